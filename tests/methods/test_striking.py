@@ -10,15 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.interpolate
 
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import striking
 from stodyn.methods.contract import EXPLICIT, Method
+from stodyn.methods.excited import Course
 from stodyn.noise import coloured, wiener
 from stodyn.numerics import van_loan
 from stodyn.numerics.printing.points import at_one
+from stodyn.problems.elements import BoucWen
 from stodyn.problems.mechanical import Mechanical
 
 G = 9.81
@@ -212,12 +215,104 @@ def test_impacts_share_their_impulse_with_joints():
     assert off[0] < 3e-3 and off[1] < off[0] / 6.0 and off[2] < 3e-3, off
 
 
+START = 1.0, 0.5  # angle and rate of a pendulum
+HINGE = dict(stiffness=8.0, alpha=0.2, beta=3.0, gamma=2.0)
+WIND = coloured.gauss_markov(3.0, 0.3)
+PAST = st.Paths(8, at=[1.0])
+
+
+def struck_pendulums(with_wind, dt):
+    """A pendulum with a hysteretic hinge that strikes a wall below its pin, by its rod and by its angle; in wind."""
+    θ, ω = START
+    rod = sd.Mechanical(
+        lambda t, x, v: jnp.array([0.0, -9.81]), None, ([np.sin(θ), -np.cos(θ)], [ω * np.cos(θ), ω * np.sin(θ)]),
+        constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None],
+    )  # fmt: skip
+    angle = sd.Mechanical(lambda t, x, v: -9.81 * jnp.sin(x), None, ([θ], [ω]))
+    rod = sd.with_elements(rod, BoucWen(at=lambda x: jnp.arctan2(x[0], -x[1]), **HINGE))
+    angle = sd.with_elements(angle, BoucWen(at=0, **HINGE))
+    if with_wind:
+        rod = sd.with_noise(rod, WIND, np.array([[1.0], [0.0]]))
+        angle = sd.with_noise(angle, WIND, lambda t, x, v: jnp.cos(x)[:, None])
+    walled = (sd.with_walls(one, sd.Impact(sd.Level(0.0, 0, "down"), sd.Restitution(0.7))) for one in (rod, angle))
+    return [sd.simulate(one, t=(0.0, 1.0), dt=dt, paths=8, seed=1, threads=1, collect=PAST)["path"].values[:, 0]
+            for one in walled]  # fmt: skip
+
+
+def test_a_stop_beside_a_hysteretic_hinge():
+    """A pendulum with a wall and a hinge that yields, against its equations solved to 1e-10 by another program: errors
+    of order 2, by its rod and by its angle; the state of the hinge does not jump."""
+    bw, z_share = HINGE, (1 - HINGE["alpha"]) * HINGE["stiffness"]
+
+    def rates(t, y):
+        θ, ω, z = y
+        torque = bw["alpha"] * bw["stiffness"] * θ + z_share * z
+        return [ω, -9.81 * np.sin(θ) - torque, ω - bw["beta"] * abs(ω) * z - bw["gamma"] * ω * abs(z)]
+
+    def strikes(t, y):
+        return y[0]
+
+    strikes.terminal, strikes.direction, accurate = True, -1, dict(rtol=1e-10, atol=1e-12)
+    fall = scipy.integrate.solve_ivp(rates, (0, 1), [*START, 0.0], events=strikes, **accurate)
+    when, (_, ω, z) = fall.t[-1], fall.y[:, -1]
+    assert fall.status == 1
+    θ, ω, z = scipy.integrate.solve_ivp(rates, (when, 1), [0.0, -0.7 * ω, z], **accurate).y[:, -1]
+    off = []
+    for dt in (1 / 64, 1 / 256):
+        rod, angle = (run[0] for run in struck_pendulums(False, dt))
+        assert abs(rod[:2] @ rod[:2] - 1.0) < 1e-13 and rod[-2] == angle[-2] == 1
+        found = (np.sin(angle[0]), np.cos(angle[0]) * angle[1], angle[2])
+        off.append([np.abs(np.subtract(one, (np.sin(θ), np.cos(θ) * ω, z))).max() for one in (rod[[0, 2, 4]], found)])
+    assert np.all(np.array(off[1]) < 3e-3) and np.all(np.array(off[0]) > 7.0 * np.array(off[1])), off
+
+
+def test_a_stop_beside_coloured_noise():
+    """The same in wind, by the rod and by the angle: the same paths with errors of order 2, the same impacts, and wind
+    that no impact changes."""
+    off = []
+    for dt in (1 / 32, 1 / 128):
+        rod, angle = struck_pendulums(True, dt)
+        np.testing.assert_allclose(np.sum(rod[:, :2] ** 2, axis=1), 1.0, rtol=1e-13)
+        assert np.array_equal(rod[:, -2:], angle[:, -2:]) and rod[:, -2].min() >= 1
+        assert np.array_equal(rod[:, -3], angle[:, -3]) and np.ptp(rod[:, -3]) > 1.0
+        off.append(np.median(np.abs(rod[:, 0] - np.sin(angle[:, 0]))))
+    assert off[1] < 3e-4 and off[0] > 8.0 * off[1], off
+
+
+def test_a_ball_under_a_random_steady_force():
+    """Noise that hardly changes in a million years, in a force: each ball bounces in closed form, with a weight of its
+    own, and each impact takes 1 - e² of its energy."""
+    steady = sd.with_noise(BALL, coloured.gauss_markov(1.0, 1e13), "x")
+    problem = sd.with_walls(steady, sd.Impact(FLOOR, sd.Restitution(0.8)))
+    run = sd.simulate(problem, "StochasticAlpha", t=(0.0, 2.0), dt=0.1, paths=5, seed=1, threads=1,
+                      collect=st.Paths(5, every=1))  # fmt: skip
+    for path in run["path"].values:
+        weight = G - path[0, 2]
+        exact = bounced(0.1 * np.arange(21) * np.sqrt(weight / G), 0.8)
+        np.testing.assert_allclose(path[:, 0], exact[:, 0], atol=1e-5)
+        assert np.array_equal(path[:, 3], exact[:, 2]) and path[-1, 3] >= 2
+        energy = 0.5 * path[:, 1] ** 2 + weight * path[:, 0]
+        np.testing.assert_allclose(energy, weight * 0.64 ** path[:, 3], rtol=1e-5)
+
+
+def test_what_is_left_of_coloured_noise_after_an_impact():
+    """A cubic in time is known from its ends and integrals, and so are the integrals over the rest of a step."""
+    y = np.polynomial.Polynomial([0.7, -1.3, 2.1, 0.9])
+    once, h = y.integ(), 0.4
+    twice = once.integ()
+    whole = Course(y(0.0), y(h), np.zeros(2), once(h), twice(h))
+    for u in (0.0, 0.35, 1.0):
+        left, begin = whole.rest(u, h), u * h
+        expected = y(begin), y(h), once(h) - once(begin), twice(h) - twice(begin) - (h - begin) * once(begin)
+        np.testing.assert_allclose((left.first, left.last, left.once, left.twice), expected, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("add", "words"),
     [
         (
             lambda walled: sd.with_noise(walled, coloured.gauss_markov(3.0, 0.3), "x"),
-            "impacts beside coloured noise are",
+            "add noise before with_walls",
         ),
         (
             lambda walled: sd.with_elements(walled, sd.elements.Gap(at=0, stiffness=1.0)),
@@ -272,6 +367,21 @@ def impact(*arguments, **options):
         (lambda: sd.with_walls(BALL), TypeError, "walls: expected at least one"),
         (lambda: sd.Walls({"x": (0, 1)}, located=True), ValueError, "located: belongs to impacts"),
         (lambda: path_of(impact(FLOOR), "AB2"), ValueError, "an impact cuts a step in two"),
+        (
+            lambda: path_of(sd.with_walls(sd.with_noise(BALL, WIND, "x"), sd.Impact(FLOOR)), "RK4"),
+            ValueError,
+            "RK4 draws coloured noise step by step",
+        ),
+        (
+            lambda: sd.with_walls(sd.with_noise(BALL, WIND, "x"), sd.Walls({"x": (0, 1)}, "impact")),
+            ValueError,
+            "located=True",
+        ),
+        (
+            lambda: sd.with_walls(dataclasses.replace(BALL, accelerations=True), sd.Impact(FLOOR)),
+            TypeError,
+            "leave out accelerations=",
+        ),
     ],
 )
 def test_impacts_that_cannot_be_are_named(make, error, words):
@@ -296,7 +406,8 @@ def test_a_path_lies_on_a_cubic_where_it_strikes_and_its_velocity_scatters_about
     h, x, y, z = 0.2, np.array([0.5, -1.0, 2.0, 0.3]), np.array([0.1, -0.8, 1.0, 1.5]), np.array([0.7, -1.2])
     B = np.array([[0.8, 0.0], [0.3, 1.1]])
     motion = types.SimpleNamespace(kicks=lambda t, x, v, none, params: B)
-    problem = types.SimpleNamespace(own=types.SimpleNamespace(N=2, m=2, motion=motion))
+    own = types.SimpleNamespace(N=2, n=4, m=2, motion=motion)
+    problem = types.SimpleNamespace(own=types.SimpleNamespace(own=own, **vars(own)))
     found = at_one(lambda u: striking._place(problem, h, x, y, u, None, 0.0, z), np.array(share))
     cubic = scipy.interpolate.CubicHermiteSpline([0.0, h], [x[:2], y[:2]], [x[2:], y[2:]])
     velocity = cubic(share * h, 1) + 0.5 * np.sqrt(h * share * (1.0 - share)) * B @ z

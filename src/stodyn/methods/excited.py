@@ -18,11 +18,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import scipy
+from jax import Array
 
 from stodyn.methods.wrapping import AndNormals, StepsBeside, without
 from stodyn.noise.coloured.delay import Delayed
@@ -128,6 +129,28 @@ def linear_step(
     return after[:, :n], after[:, n:]
 
 
+class Course(NamedTuple):
+    """The coloured noise of a step: y at its ends, the filter's state at its end, ∫y and ∫∫y over it."""
+
+    first: Array
+    last: Array
+    s: Array
+    once: Array
+    twice: Array
+
+    def rest(self, u: Array, h: Any) -> Course:
+        """What is left of it after the share u of a step of length h: on the cubic with these ends and integrals, which
+        is the mean of a Brownian path with them."""
+        a, b, m, d = self.first, self.last, self.once / h, 2.0 * self.twice / h**2
+        c, e = 30.0 * d - 24.0 * m + 3.0 * b - 9.0 * a, 84.0 * m - 90.0 * d + 18.0 * a - 12.0 * b
+        f = b - a - c - e  # y = a + c w + e w² + f w³ for w from 0 to 1
+        gone = u * (a + u * (c / 2.0 + u * (e / 3.0 + u * f / 4.0)))
+        twice_gone = u**2 * (a / 2.0 + u * (c / 6.0 + u * (e / 12.0 + u * f / 20.0)))
+        return Course(
+            a + u * (c + u * (e + u * f)), b, self.s, h * (m - gone), h**2 * (d / 2.0 - twice_gone - (1.0 - u) * gone)
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Excited(StepsBeside):
     """An α method with the filter's law for steps of length dt; its state is that of the method, s and η."""
@@ -166,9 +189,12 @@ class Excited(StepsBeside):
         return self.start(problem, t, self.read(state), params)
 
     def start(self, problem, t, x, params):
+        return self.begun(problem, t, x, self._output(problem, x[-problem.coloured.states :]), params)
+
+    def begun(self, problem, t, x, y, params):
+        """The state at a place x, where the noise is y."""
         k = problem.coloured.states
         s = x[-k:]
-        y = self._output(problem, s)
         if self.is_direct:
             begun = self.method.start(problem.own, t, x[:-k], params)
             return self._shown(problem, begun, self._push(problem, t, begun, params) @ y), s
@@ -182,27 +208,34 @@ class Excited(StepsBeside):
         return self.problem.coloured.advanced(law, s, noise.aux[STREAM])
 
     def step(self, problem, t, state, noise, params):
-        (before, s), h = state[:2], noise.h
-        s_after, Y1, Y2 = self.draw(state, noise)
-        own_noise = without(noise, STREAM)
+        course = self.course(problem, state, noise)
+        now, report = self.step_along(course, problem, t, state, without(noise, STREAM), params)
+        # Steps of another length would draw from the wrong law; runs refuse them before they begin.
+        right = self.takes_any or jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt
+        return now, report._replace(ok=jnp.asarray(report.ok) & right)
+
+    def course(self, problem, state, noise):
+        """The coloured noise of a step."""
+        drawn = self.draw(state, noise)
+        return Course(self._output(problem, state[1]), self._output(problem, drawn[0]), *drawn)
+
+    def step_along(self, course, problem, t, state, own_noise, params):
+        """A step with this coloured noise, and with the other noise of the method."""
+        before, h, s_after, Y1, Y2 = state[0], own_noise.h, course.s, course.once, course.twice
         b = self._push(problem, t, before, params)
         if self.is_direct:  # with the same b at all times and in all states
             after, report = self.method.step(problem.own, t, before, own_noise, params, push=(b @ Y2, b @ Y1))
-            now: tuple = (self._shown(problem, after, b @ self._output(problem, s_after)), s_after)
-        else:
-            αm, αf, β, γ = self.method.coefficients(h)
-            η, at_start, at_end = state[2], self._output(problem, s), self._output(problem, s_after)
-            η_after = ((1 - αf) * at_end + αf * at_start - αm * η) / (1 - αm)
-            in_x = Y2 - h**2 * ((0.5 - β) * η + β * η_after)
-            in_v = Y1 - h * ((1 - γ) * η + γ * η_after)
-            inner_params, later = ({"own": params, "noise": value} for value in (at_start, at_end))
-            after, report = self.method.step(
-                problem.given_y, t, before, own_noise, inner_params, later=later, push=(b @ in_x, b @ in_v)
-            )
-            now = (after, s_after, η_after)
-        # Steps of another length would draw from the wrong law; runs refuse them before they begin.
-        right = self.takes_any or jnp.abs(h - self.dt) <= 1e-6 * self.dt
-        return now, report._replace(ok=jnp.asarray(report.ok) & right)
+            return (self._shown(problem, after, b @ course.last), s_after), report
+        αm, αf, β, γ = self.method.coefficients(h)
+        η, at_start, at_end = state[2], course.first, course.last
+        η_after = ((1 - αf) * at_end + αf * at_start - αm * η) / (1 - αm)
+        in_x = Y2 - h**2 * ((0.5 - β) * η + β * η_after)
+        in_v = Y1 - h * ((1 - γ) * η + γ * η_after)
+        inner_params, later = ({"own": params, "noise": value} for value in (at_start, at_end))
+        after, report = self.method.step(
+            problem.given_y, t, before, own_noise, inner_params, later=later, push=(b @ in_x, b @ in_v)
+        )
+        return (after, s_after, η_after), report
 
     def with_steps(self, dt):
         return dataclasses.replace(self, dt=dt)

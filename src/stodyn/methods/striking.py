@@ -6,14 +6,16 @@ after the share u of the step, the path is stopped there:
     position   on the cubics of all coordinates, moved onto the wall
     velocity   the slopes of the cubics plus ½ √(h u (1 - u)) b ξ, the law of the velocity of an integrated Brownian
                path given both ends and the position
+    elements   the states of hysteretic elements on the cubics through them and their rates; an impact changes none
     impact     the map of the wall
     rest       a step of the method of length (1 - u) h from there, with noise of its own
 
 and the rest is treated likewise. A path that falls back onto the wall it has just left without getting off it, or
 strikes more than MOST times in a step, is at rest there: a state beyond the wall is moved onto it and loses its speed.
 
-The noise of the rests comes from two normals of the stream "wall", whose bits are the key of a counter-based generator,
-so that it costs nothing where nothing is struck.
+Coloured noise knows nothing of impacts: that of a step is drawn once, by the law of its filter, and a rest takes what
+is left of it (methods.excited). The white noise of the rests comes from two normals of the stream "wall", whose bits
+are the key of a counter-based generator, so that it costs nothing where nothing is struck.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ import numpy as np
 from jax import Array, lax
 
 from stodyn.methods.contract import Method, Report
+from stodyn.methods.excited import Course, Excited
 from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.noise import counter
+from stodyn.noise.increment import Increment, Recipe
 from stodyn.numerics import crossing
 from stodyn.numerics.rarely import rarely
+from stodyn.problems.elements import Hysteretic
 from stodyn.problems.impact import COUNTED, Struck
 from stodyn.problems.level import Gauge
+from stodyn.problems.mechanical import Mechanical
 
 STREAM = "wall"
 MOST = 8  # the most impacts in a step
@@ -49,7 +55,12 @@ def striking(method: Any, problem: Struck) -> Method:
         raise ValueError(
             f"method: {method.name} makes whole paths at once, but impacts happen in steps; take StochasticAlpha"
         )
-    if method.starting_steps or method.takes_equal_steps:
+    if problem.own.coloured is not None and not isinstance(method, Excited):
+        raise ValueError(
+            f"method: {method.name} draws coloured noise step by step, but an impact cuts a step in two; take a method "
+            "that knows its integrals, such as StochasticAlpha, or beside joints RattleAlpha"
+        )
+    if method.starting_steps or (method.takes_equal_steps and not isinstance(method, Excited)):
         why = method.takes_equal_steps or "takes its history at equal steps"
         raise ValueError(
             f"method: {method.name} {why}, but an impact cuts a step in two; take a one-step method such as "
@@ -79,7 +90,9 @@ class _Striking(WrappedSteps):
     def step(self, problem, t, state, noise, params):
         inner, counts = state
         own, h = problem.problem, noise.h
-        after, report = self.method.step(own, t, inner, without(noise, STREAM), params)
+        noise_of_step = without(noise, STREAM)
+        after, report = self.method.step(own, t, inner, noise_of_step, params)
+        course = self.method.course(own, inner, noise_of_step) if isinstance(self.method, Excited) else None
         x = self.method.read(inner)
         key = key_of(noise.aux[STREAM])
         gauges = problem.gauges
@@ -102,10 +115,8 @@ class _Striking(WrappedSteps):
             x = _chosen(which, hit)
             gone = gone + share * (1.0 - gone)
             rest = jnp.maximum(1.0 - gone, LEAST) * h
-            fresh = self.method.start(own, when, x, params)
-            x = self.method.read(fresh)
-            following = self.method.needs.increment(rest, normals, own.m)
-            after, report = self.method.step(own, when, fresh, following, params)
+            x, after, report = self._rest(own, when, x, self._needs_at_rest.increment(rest, normals, own.m), params,
+                                          None if course is None else course.rest(gone, h))  # fmt: skip
             new = Report(*(jnp.asarray(part) for part in report))
             next_one = _located(gauges, when, rest, x, self.method.read(after), params)
             return gone, x, after, k + 1, next_one, reports.joined(new)
@@ -126,9 +137,23 @@ class _Striking(WrappedSteps):
         counted = counts + jnp.stack([k, at_wall.astype(np.int32)])
         return (after, counted), Report(*reports) if report.ok is not True else report
 
+    @property
+    def _needs_at_rest(self) -> Recipe:
+        """The noise of the rest of a step: no coloured noise, which is drawn for whole steps."""
+        return self.method.method.needs if isinstance(self.method, Excited) else self.method.needs
+
+    def _rest(self, own, t, x: Array, noise: Increment, params, course: Course | None) -> tuple[Array, Any, Report]:
+        """The state at a place x as the method holds it, and that after a step from there, with coloured noise on its
+        course."""
+        if course is None:
+            begun = self.method.start(own, t, x, params)
+            return self.method.read(begun), *self.method.step(own, t, begun, noise, params)
+        begun = self.method.begun(own, t, x, course.first, params)
+        return self.method.read(begun), *self.method.step_along(course, own, t, begun, noise, params)
+
     def _normals_at_rest(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
         """The normals of rest number k: those of its step by their streams, and under "" m for the velocity."""
-        wanted = {**self.method.needs.normals(m), "": m}
+        wanted = {**self._needs_at_rest.normals(m), "": m}
         normals, by_stream = normals_of(key, k, sum(wanted.values()), dtype), {}
         for name, count in wanted.items():
             by_stream[name], normals = normals[:count], normals[count:]
@@ -183,15 +208,25 @@ def _root(ends: tuple[Array, Array], slopes: tuple[Array, Array], beyond: Array,
 
 
 def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals: Array) -> Array:
-    """Positions and velocities after the share u of a step."""
+    """Positions and velocities after the share u of a step, and the states of elements; a filter's are those before the
+    step, since a rest knows its noise."""
     own, N = problem.own, problem.own.N
-    ends, slopes = (x[:N], y[:N]), (h * x[N:], h * y[N:])
+    ends, slopes = (x[:N], y[:N]), (h * x[N : 2 * N], h * y[N : 2 * N])
     position, rate = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
     velocity = rate / h
     if own.m:
-        kicks = own.motion.kicks(t, x[:N], x[N:], x[:0], params)
+        kicks = own.motion.kicks(t, x[:N], x[N : 2 * N], x[:0], params)
         velocity = velocity + 0.5 * jnp.sqrt(h * u * (1.0 - u)) * (kicks @ normals)
-    return jnp.concatenate([position, velocity])
+    return jnp.concatenate([position, velocity, *_elements(own.own, h, x, y, u), x[own.own.n :]])
+
+
+def _elements(own: Mechanical, h, x: Array, y: Array, u: Array) -> list[Array]:
+    """The states of hysteretic elements after the share u of a step."""
+    if not isinstance(own, Hysteretic):
+        return []
+    ends = [jnp.split(part[: own.n], (own.N, 2 * own.N)) for part in (x, y)]
+    slopes = tuple(h * own.rates(*end) for end in ends)
+    return [crossing.cubic_at(u, (ends[0][2], ends[1][2]), slopes)]
 
 
 def _chosen(which: Array, states: list[Array]) -> Array:

@@ -24,7 +24,6 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import WITHOUT_AREAS, expect_problem, param_units, returned_shape, written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
-from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.telling import tell
 from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
@@ -351,11 +350,6 @@ def driven(problem: Any, noise: Coloured, into: Any) -> Driven:
 def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
         around = problem.made_by
-        if around == "with_walls" and isinstance(problem.problem, Mechanical):
-            raise TypeError(
-                "problem: impacts beside coloured noise are not offered; take white noise, or a stop with a stiffness "
-                "(elements.Gap) in place of the wall"
-            )
         raise TypeError(f"problem: add noise before {around}: {around}(with_noise(problem, ...), ...)")
     expect_problem(problem)
     lowered = written_as(problem, SDE)

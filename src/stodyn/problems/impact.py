@@ -168,12 +168,14 @@ class Struck(Measured):
         return low, high
 
     def after(self, number: int, gauge: Gauge, t, x: Array, params) -> Array:
-        """The state after impact `number` at a state (2N,) on the level, whatever the sign of the speed."""
+        """The state after impact `number` at a state on the level, whatever the sign of the speed; what follows
+        positions and velocities in it, of elements and filters, does not jump."""
         then = self.impacts[number].then
         if isinstance(then, Restitution):
             return self.moved(gauge, t, x, params, lambda speed: then.e * jnp.abs(speed))
-        inward = self.moved(gauge, t, x, params, lambda speed: -jnp.abs(speed))
-        return jnp.reshape(jnp.asarray(call(then, t, inward, params=params), x.dtype), x.shape)
+        inward, moving = self.moved(gauge, t, x, params, lambda speed: -jnp.abs(speed)), 2 * self.own.N
+        after = jnp.asarray(call(then, t, inward[:moving], params=params), x.dtype)
+        return x.at[:moving].set(jnp.reshape(after, (moving,)))
 
     def moved(self, gauge: Gauge, t, x: Array, params, to: Callable[[Array], Array]) -> Array:
         """The state with the rate of the distance from a level changed by an impulse along the wall's normal."""
@@ -217,12 +219,13 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
         if velocities:
             raise ValueError(f"Impact: {impact.level} depends on {', '.join(velocities)}; walls bound positions")
         if not isinstance(impact.then, Restitution):
-            start = ("x", np.asarray(problem.example_start()))
+            moving = 2 * problem.N
+            start = ("x", np.asarray(problem.example_start())[:moving])
             returned = returned_shape(problem, "then", impact.then, ("t", 0.0), start).shape
-            if returned != (problem.n,):
+            if returned != (moving,):
                 raise ValueError(
-                    f"then: returned shape {returned}, expected ({problem.n},), the state "
-                    f"({', '.join(problem.components)})"
+                    f"then: returned shape {returned}, expected ({moving},), the state "
+                    f"({', '.join(problem.components[:moving])})"
                 )
     _check_crossing(problem, impacts)
     names = component_names((*problem.components, *COUNTED), (*problem.components, *COUNTED))
@@ -236,10 +239,10 @@ def check_strikable(problem: Any) -> None:
         raise TypeError(
             f"problem: impacts take a Mechanical all of whose coordinates have inertia, got a {type(problem).__name__}"
         )
-    if problem.n != 2 * problem.N:
+    if problem.accelerations or problem.impulses:
         raise TypeError(
-            "problem: impacts take a Mechanical that shows positions and velocities alone; leave out accelerations, "
-            "impulses, hysteretic elements and coloured noise"
+            "problem: impacts take a Mechanical that shows no accelerations and no impulses of joints, which have no "
+            "values at an impact; leave out accelerations= and impulses="
         )
     if problem.joints is not None and not problem.joints.mass_is_regular:
         raise TypeError("problem: impacts beside joints take a regular mass; add s G'G to it, which changes no motion")

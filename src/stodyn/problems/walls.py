@@ -236,9 +236,10 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
     -------
     Walled or Struck
         A problem for one-step methods; with walls that reflect, for those that step the state itself, such as
-        EulerMaruyama, Heun or SRA1. Systems with joints take located impacts, by the methods for joints. At most weak
-        order 1. With impacts a run shows two components more: how many `impacts` a path has had, and in how many steps
-        it was at rest at a wall (`rests`).
+        EulerMaruyama, Heun or SRA1. Systems with joints take located impacts, by the methods for joints, and so do
+        systems with hysteretic elements or coloured noise, whose states do not jump: with_walls(with_noise(...), ...),
+        by methods of the α family. At most weak order 1. With impacts a run shows two components more: how many
+        `impacts` a path has had, and in how many steps it was at rest at a wall (`rests`).
 
     Raises
     ------
@@ -277,6 +278,11 @@ def _walled(problem: Any, walls: Walls) -> Walled:
             raise ValueError(
                 "walls: a state that is mirrored after a step would leave the joints; give Walls(..., located=True), "
                 "whose impacts keep them"
+            )
+        if problem.n != 2 * problem.N:
+            raise ValueError(
+                "walls: mirroring takes a system whose state is positions and velocities; beside hysteretic elements "
+                "and coloured noise give Walls(..., located=True)"
             )
     places = tuple(_place(problem, walls, of, pair) for of, pair in walls.bounds.items())
     if len({place[0] for place in places}) < len(places):
