@@ -11,8 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stodyn.accuracy import rules
@@ -24,7 +22,7 @@ from stodyn.accuracy.pilot import MOST_DOUBLED
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.progress import Progress
 from stodyn.problems.calling import call
-from stodyn.problems.contract import anew, check_repeats
+from stodyn.problems.contract import traced_twice
 from stodyn.statistics.functional import Controlled, End, Functional, PairWithControl
 
 SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, and not trusted
@@ -81,10 +79,10 @@ def functional_of(f: Any) -> Functional:
 
 def refuse_draws(name: str, functional: Functional, problem: Any, t: float) -> None:
     """Refuse a function that draws a number, counts or reads a clock: it would be the same on all paths of a level."""
-    with jax.enable_x64(True):
-        x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
-        first, second = (anew(lambda x: call(functional.function, t, x, params=params))(x)[0] for _ in range(2))
-    check_repeats(name, first, second)
+    params = problem.example_params()
+    traced_twice(
+        name, lambda x: call(functional.function, t, x, params=params), np.asarray(problem.example_start(), float)
+    )
 
 
 def named_control(problem, functional, span, error, control) -> Linearised | None:

@@ -48,6 +48,7 @@ from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import prints
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.unprintable import remembered
 from stodyn.problems.driven import Driven
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
@@ -159,9 +160,7 @@ def check_energy(run: Any, problem: Any, method: Any) -> None:
     lengths = spec.lengths[:1] if grid.are_equal(spec.lengths) else spec.lengths
     key = (*_kind(spec, problem), method.name, spec.steps, float(spec.times[0]),
            lengths.tobytes(), *starts)  # fmt: skip
-    if key not in _answers:
-        _answers[key] = _answer(run, problem, method, place)
-    answer = _answers[key]
+    answer = remembered(_answers, key, lambda: _answer(run, problem, method, place))
     if answer is None:
         return
     if answer.warning is None:
@@ -222,10 +221,7 @@ def _in_words(verdict: Verdict, name: str, h: float, longest: float | None, plac
 def _pilot(run: Any, problem: Any, method: Any) -> _Pilot | None:
     """The paths that are followed; None where bodies are not known."""
     spec, executor = run.spec, run.executor
-    key = _kind(spec, problem)
-    if key not in _bodies:
-        _bodies[key] = bodies_of(problem)
-    bodies = _bodies[key]
+    bodies = remembered(_bodies, _kind(spec, problem), lambda: bodies_of(problem))
     if bodies is None:
         return None
     if not isinstance(executor, executors.ByPrint) or spec.dtype != np.float64 or prints(spec.traced.step):

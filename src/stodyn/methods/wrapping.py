@@ -42,6 +42,13 @@ def without(noise: Increment, stream: str) -> Increment:
     return dataclasses.replace(noise, aux=rest or None)
 
 
+def innermost(method: Any, wrapping: type[Wrapping] | None = None) -> Any:
+    """The method inside all its wrappings, or inside those of one kind."""
+    while isinstance(method, wrapping or Wrapping):
+        method = method.method
+    return method
+
+
 @dataclasses.dataclass(frozen=True)
 class Wrapping(Catalogued):
     """A method with the name, the claims and the source of the method it wraps."""

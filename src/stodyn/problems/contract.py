@@ -87,6 +87,14 @@ def check_repeats(name: str, first: core.ClosedJaxpr, second: core.ClosedJaxpr) 
         )
 
 
+def traced_twice(name: str, function: Callable, *examples: Any) -> tuple[core.ClosedJaxpr, Any]:
+    """The trace of a function and the shape of its result; refuses one two of whose traces differ."""
+    with jax.enable_x64(True):
+        (first, shape), (second, _) = (anew(function)(*examples) for _ in range(2))
+    check_repeats(name, first, second)
+    return first, shape
+
+
 def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
     """Return a function that traces `function` afresh, and returns the trace and the shape of the result.
 

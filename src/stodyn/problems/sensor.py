@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
@@ -18,7 +17,7 @@ from stodyn.noise import readings
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.problems.calling import call
-from stodyn.problems.contract import anew, check_repeats
+from stodyn.problems.contract import traced_twice
 
 KEEPS = ("last", "zero")
 SHEET = ("every", "resolution", "range")  # what the data sheet of a gyro says where the sensor does not
@@ -225,11 +224,7 @@ class Sensor(Timed):
 
     def width(self, problem: Any, params: Any) -> int:
         """Return how many numbers are read; refuses a function that draws a number, counts or reads a clock."""
-        with jax.enable_x64(True):
-            (first, shape), (second, _) = (
-                anew(lambda x: self.value(problem, 0.0, x, params))(np.zeros(problem.n)) for _ in range(2)
-            )
-        check_repeats(self.function_words, first, second)
+        _, shape = traced_twice(self.function_words, lambda x: self.value(problem, 0.0, x, params), np.zeros(problem.n))
         return shape.shape[0]
 
     def shown(self, value: Any) -> Any:
