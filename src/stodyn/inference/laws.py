@@ -301,36 +301,48 @@ class Parts(NamedTuple):
     view: View
 
 
-def remembered(sensors: Sequence[Sensor], widths: Sequence[int], windows: Sequence[int]) -> Memory:
-    """Return the coloured noise of all columns together, of sensors with so many windows at a time."""
-    none = np.zeros((0, 0))
-    own = [memories(sensor, width) for sensor, width in zip(sensors, widths, strict=True)]
-    every = [Memory(none, none, none, none), *itertools.chain(*own)]
-    A, S, _, P = (scipy.linalg.block_diag(*parts) for parts in zip(*every, strict=True))
-    C = [np.tile(np.concatenate([np.zeros((width, 0)), *(part.C for part in parts)], axis=1), (max(count, 1), 1))
-         for parts, width, count in zip(own, widths, windows, strict=True)]  # fmt: skip
-    return Memory(A, S, scipy.linalg.block_diag(none, *C), P)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sensed:
+    """Sensors on the rows of a record, whose first law is `start`: what the models of all filters have in common."""
+
+    sensors: tuple[Sensor, ...]
+    widths: tuple[int, ...]
+    schedule: Schedule
+    start: Start
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The coloured noise of all columns together, of sensors with so many windows at a time as the rows have."""
+        none, counts = np.zeros((0, 0)), self.schedule.integrals
+        own = [memories(sensor, width) for sensor, width in zip(self.sensors, self.widths, strict=True)]
+        every = [Memory(none, none, none, none), *itertools.chain(*own)]
+        A, S, _, P = (scipy.linalg.block_diag(*parts) for parts in zip(*every, strict=True))
+        C = [np.tile(np.concatenate([np.zeros((width, 0)), *(part.C for part in parts)], axis=1), (max(count, 1), 1))
+             for parts, width, count in zip(own, self.widths, counts, strict=True)]  # fmt: skip
+        return Memory(A, S, scipy.linalg.block_diag(none, *C), P)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Model:
-    """A plant with sensors on the rows of a record; `at(params)` has all matrices. `timed` says of each sensor whether
-    what it reads depends on time itself."""
+class SensedPlant(Sensed):
+    """The same of a plant, for models whose `at(params)` has all matrices. `timed` says of each sensor whether what it
+    reads depends on time itself."""
 
     plant: Plant
-    sensors: tuple[Sensor, ...]
-    widths: tuple[int, ...]
     timed: tuple[bool, ...]
-    schedule: Schedule
-    start: Start
-    halvings: int = 0
-    name: ClassVar[str] = "exact"
     by: ClassVar[str] = "kalman"
 
     @property
     def problem(self) -> Problem:
         """The problem."""
         return self.plant.problem
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model(SensedPlant):
+    """A plant whose law is exact."""
+
+    halvings: int = 0
+    name: ClassVar[str] = "exact"
 
     @functools.cached_property
     def moved(self) -> str:
@@ -347,11 +359,6 @@ class Model:
     def scheduled(self) -> Model:
         """Return this with a gap of its own for each row, where the laws of gaps depend on when they begin."""
         return dataclasses.replace(self, schedule=self.schedule.one_by_one()) if self.moved else self
-
-    @functools.cached_property
-    def memory(self) -> Memory:
-        """The coloured noise of all columns."""
-        return remembered(self.sensors, self.widths, self.schedule.integrals)
 
     @functools.cached_property
     def sizes(self) -> tuple[int, int, int]:

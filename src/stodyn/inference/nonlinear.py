@@ -14,9 +14,8 @@ from jax import lax
 
 from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
-from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
-from stodyn.inference.laws import Memory, Parts, View, expect_steps_of_all, remembered, white
+from stodyn.inference.laws import Parts, Sensed, View, expect_steps_of_all, white
 from stodyn.inference.moments import Functions, Stride
 from stodyn.inference.schedule import WHOLE, Schedule, alike, keeping
 from stodyn.methods.catalogue import stepping
@@ -39,14 +38,10 @@ MOST_STEPS = 20_000_000  # a row of two states is some hundred bytes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NormalModel:
+class NormalModel(Sensed):
     """A problem in steps of a method on the rows of a record, one row for each step, by "ekf" or "statistical"."""
 
     problem: Any
-    sensors: tuple[Sensor, ...]
-    widths: tuple[int, ...]
-    schedule: Schedule
-    start: Start
     method: Any
     by: str
     dt: float
@@ -60,11 +55,6 @@ class NormalModel:
     def name(self) -> str:
         """The law in words."""
         return f"{self.method.name}, dt={self.dt:g}"
-
-    @functools.cached_property
-    def memory(self) -> Memory:
-        """The coloured noise of all columns."""
-        return remembered(self.sensors, self.widths, self.schedule.integrals)
 
     @property
     def sizes(self) -> tuple[int, int, int]:

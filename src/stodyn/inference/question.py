@@ -77,7 +77,7 @@ def question_of(
                 "law, initial: what depends on time has no law of a step, and no stationary one. Leave law out for the "
                 "exact law, or take method= and dt= with by='ekf', which is exact for linear problems"
             )
-        parts = plant, record.sensors, tuple(widths), tuple(timed), schedule, start
+        parts = record.sensors, tuple(widths), schedule, start, plant, tuple(timed)
         model = laws.Model(*parts).scheduled() if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
         laws.refuse_singular(plant, tree, schedule.times)
@@ -155,7 +155,7 @@ def _of_steps(problem: Any, method: Any, data: Any, sensors: Any, options: Optio
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
         start = start_of(joined(problem.start_parts), None, problem.components, stated_in(problem, tree))
         method = nonlinear.chosen_method(problem, method)
-        model = nonlinear.NormalModel(problem, record.sensors, widths, schedule, start, method, by, 0.0)
+        model = nonlinear.NormalModel(record.sensors, widths, schedule, start, problem, method, by, 0.0)
         names, values, params_of = numbers_in(tree)
         evaluated = nonlinear.with_steps(model, params_of, values, dt)
     return Question(record, evaluated, names, values)
@@ -172,7 +172,7 @@ def _of_transitions(problem: Any, record: Record, tree: Any, t0: float | None, i
     start = start_of(problem.start_source, initial, problem.components)
     if start.covariance.any():
         raise ValueError("start: expected a fixed one, or initial='diffuse', which is given the first reading")
-    model = square_root.SquareRootModel(problem, record.sensors, (1,), schedule, start)
+    model = square_root.SquareRootModel(record.sensors, (1,), schedule, start, problem)
     names, values, params_of = numbers_in(tree)
     return Question(record, square_root.SquareRootEvaluated(model, params_of, values), names, values)
 

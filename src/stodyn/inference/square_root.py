@@ -20,10 +20,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy import special
 
-from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, History, Reading, Row, State
-from stodyn.inference.laws import Parts, View
-from stodyn.inference.schedule import Schedule
+from stodyn.inference.laws import Parts, Sensed, View
 from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.uncompiled import Uncompiled, value
 from stodyn.problems.sde import SDE
@@ -73,14 +71,10 @@ def is_square_root(problem: Any, sensors: tuple[Sensor, ...], params: Any, value
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SquareRootModel:
+class SquareRootModel(Sensed):
     """A square-root process with the rows of a record, whose law is known exactly."""
 
     problem: Any
-    sensors: tuple[Sensor, ...]
-    widths: tuple[int, ...]
-    schedule: Schedule
-    start: Start
     name: ClassVar[str] = "exact"
     by: ClassVar[str] = "transition"
     states: ClassVar[int] = 1

@@ -19,7 +19,7 @@ from stodyn.analysis.step.linear import for_step, read_map
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array
-from stodyn.inference.laws import Parts, Plant, View, expect_steps_of_all, white
+from stodyn.inference.laws import Parts, Plant, SensedPlant, View, expect_steps_of_all, white
 from stodyn.inference.schedule import WHOLE, Schedule
 from stodyn.methods.catalogue import stepping
 from stodyn.numerics import linear_flow, lyapunov
@@ -28,30 +28,18 @@ from stodyn.problems.sensor import Sensor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SteppedModel:
-    """A plant whose law is that of steps dt of a method; `at(params)` has all matrices, as that of laws.Model."""
+class SteppedModel(SensedPlant):
+    """A plant whose law is that of steps dt of a method."""
 
-    plant: Plant
-    sensors: tuple[Sensor, ...]
-    widths: tuple[int, ...]
-    timed: tuple[bool, ...]
-    schedule: Schedule
-    start: Start
     method: Any
     dt: float
     keys: tuple[tuple[int, int], ...]
-    by: ClassVar[str] = "kalman"
     moved: ClassVar[str] = ""
 
     @property
     def is_timed(self) -> bool:
         """Whether what is read depends on time itself."""
         return any(self.timed)
-
-    @property
-    def problem(self) -> Any:
-        """The problem."""
-        return self.plant.problem
 
     @functools.cached_property
     def steps(self) -> list[OneStep]:
@@ -163,8 +151,8 @@ class SteppedModel:
 
 
 def stepped(
-    plant: Plant, sensors: tuple[Sensor, ...], widths: tuple[int, ...], timed: tuple[bool, ...], schedule: Schedule,
-    start: Start, law: Any, dt: float | None,
+    sensors: tuple[Sensor, ...], widths: tuple[int, ...], schedule: Schedule, start: Start, plant: Plant,
+    timed: tuple[bool, ...], law: Any, dt: float | None,
 ) -> SteppedModel:  # fmt: skip
     """Return a plant whose law is that of steps dt of a method."""
     method = stepping(law, "law")
@@ -191,4 +179,4 @@ def stepped(
     keys, gap = np.unique(np.stack([first, counts], axis=1), axis=0, return_inverse=True)
     pairs = tuple((int(a), int(b)) for a, b in keys)
     schedule = dataclasses.replace(schedule, gap=np.ravel(gap))
-    return SteppedModel(plant, sensors, widths, timed, schedule, start, method, float(dt), pairs)
+    return SteppedModel(sensors, widths, schedule, start, plant, timed, method, float(dt), pairs)
