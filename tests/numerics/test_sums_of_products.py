@@ -50,6 +50,14 @@ def test_what_cancels_is_zero_in_loops_over_arrays(evaluated):
     np.testing.assert_array_equal(found, 0.0)
 
 
+def test_flows_at_constant_rates_are_in_balance():
+    """k x - l y at x = l, y = k: where one of the products is fused, its rounding is left."""
+    k, l = np.random.default_rng(2).uniform(0.5, 2.0, (2, 20))
+    states = np.ldexp(np.concatenate([l, k]), np.arange(-3, 5)[:, None])
+    found = AtPoints(lambda x: jnp.stack([k[j] * x[j] - l[j] * x[20 + j] for j in range(20)]))(states)
+    np.testing.assert_array_equal(found, np.zeros_like(found))
+
+
 def is_fused(total):
     """Whether a sum takes a product with it."""
     nodes = reachable([total])
