@@ -206,6 +206,12 @@ def test_records_are_read_with_care(tmp_path):
         table.write_text(separated)
         with pytest.raises(ValueError, match="points in place of decimal commas"):
             sd.structures.read_record(table)
+    table.write_text("a\n0,12\n-1,25\n")
+    for column in (0, 1):
+        with pytest.raises(ValueError, match="'0,12': one number with a decimal comma, or two columns"):
+            sd.structures.read_record(table, dt=0.01, column=column)
+    table.write_text("0,12\n1,25.0\n")
+    np.testing.assert_array_equal(sd.structures.read_record(table, dt=0.01).values, [12.0, 25.0])
     for separated in ("0 , 1.5\n1 , 2.5\n", "0.0,1.5\n1.0,2.5\n", "0;1.5\n1;2.5\n", "0\t1.5\n1\t2.5\n"):
         table.write_text(separated)
         np.testing.assert_array_equal(sd.structures.read_record(table).values, [1.5, 2.5])

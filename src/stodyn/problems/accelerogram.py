@@ -148,8 +148,8 @@ def read_record(
     ------
     ValueError
         If an AT2 file is read without `unit`, if the header is not one of such a file, the number of values is not the
-        one it states, a value is missing or no number, numbers have decimal commas, or there is a gap: times that are
-        not evenly spaced.
+        one it states, a value is missing or no number, numbers have or may have decimal commas, or there is a gap:
+        times that are not evenly spaced.
     """
     path = Path(file)
     if not path.is_file():
@@ -165,6 +165,11 @@ def read_record(
         return Accelerogram(unit * values, step, 0.0 if start is None else start)
     unit = 1.0 if unit is None else unit
     table = _columns(str(path), lines)
+    if dt is not None and all(len(row) == 2 and all(map(_is_digits, row)) for row in table):
+        raise ValueError(
+            f"file: {path.name} holds lines such as {','.join(table[0])!r}: one number with a decimal comma, or two "
+            "columns of whole numbers. Write points in place of decimal commas, or 1.0 for a whole 1"
+        )
     if dt is None:
         times, values = _picked(str(path), table, 0), _picked(str(path), table, column)
         step = _even_step(str(path), times)
@@ -220,6 +225,10 @@ def _columns(path: str, lines: list[str]) -> list[list[str]]:
 def _has_decimal_commas(line: str) -> bool:
     """Whether commas stand between digits where semicolons, tabs or blanks separate the columns."""
     return bool(re.search(r"\d,\d", line) and re.search(r";|[^\s,;]\s+[^\s,;]", line))
+
+
+def _is_digits(word: str) -> bool:
+    return bool(re.fullmatch(r"[-+]?\d+", word))
 
 
 def _is_number(word: str) -> bool:
