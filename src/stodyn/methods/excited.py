@@ -216,8 +216,8 @@ class Excited(StepsBeside):
 
     def course(self, problem, state, noise):
         """The coloured noise of a step."""
-        drawn = self.draw(state, noise)
-        return Course(self._output(problem, state[1]), self._output(problem, drawn[0]), *drawn)
+        s, once, twice = self.draw(state, noise)
+        return Course(self._output(problem, state[1]), self._output(problem, s), s, once, twice)
 
     def step_along(self, course, problem, t, state, own_noise, params):
         """A step with this coloured noise, and with the other noise of the method."""

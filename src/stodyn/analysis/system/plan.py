@@ -409,8 +409,9 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals | Call
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
     converted, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
     if converted.joints is not None:
-        raise TypeError("problem: has constraints, along which no covariance is followed; give dt as a number, or the "
-                        "problem in minimal coordinates (problems.minimal)")  # fmt: skip
+        raise TypeError("problem: has constraints, along which no covariance is followed; plan for the same system in "
+                        "minimal coordinates, sd.problems.in_minimal_coordinates(...), and give the run with joints "
+                        "these steps: dt=sd.plan(minimal, method)")  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself warns about the planned steps
         method = stepping(method.prepared(converted, SHORT * min(time_scale(converted), 1e300)))
