@@ -79,7 +79,7 @@ def test_the_chart_of_costs_has_a_line_for_each_tool_through_its_numbers_of_path
     )
     ends = f"{drawings.LEFT:.1f},{20 + drawings.HEIGHT:.1f} {drawings.LEFT + drawings.WIDTH / 2:.1f},115.0"
     assert f'<polyline class="ours" points="{ends}"/>' in chart and chart.count("<circle") == 3
-    assert "stodyn 0.0016 in 31.9 ms" in drawings.costs((ROOT / "docs/peers.md").read_text())
+    assert "stodyn 0.0016 in 29.8 ms" in drawings.costs((ROOT / "docs/peers.md").read_text())
 
 
 def test_the_page_on_peers_marks_what_is_wrong_and_names_what_is_not_there(monkeypatch):
