@@ -148,6 +148,10 @@ class AnotherOrder(UserWarning):
     """Warns of a function whose arguments have names that belong to other places."""
 
 
+class NeverArrives(UserWarning):
+    """Warns of a sensor or a part of a loop whose first reading or output would come after the end of the run."""
+
+
 class StartMoved(UserWarning):
     """Warns of a start that did not satisfy the constraints, and was moved onto them."""
 

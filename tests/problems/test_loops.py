@@ -16,7 +16,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.program import executors
 from stodyn.engine.spec import describe, matched
-from stodyn.warnings import CoarseReadings, NoBridge, UnstableSteps
+from stodyn.warnings import CoarseReadings, NeverArrives, NoBridge, UnstableSteps
 
 H, R, K = 0.1, 0.01, 5.0
 
@@ -564,6 +564,20 @@ def test_readings_are_rounded_limited_averaged_and_late():
     assert shown["coarse"] == pytest.approx(np.clip(0.25 * np.floor(last / 0.25 + 0.5), 0, 0.6))
     assert shown["mean"] == pytest.approx(np.maximum(np.floor(t / 0.2 + 1e-9) * 0.2 - 0.1, 0.0))
     assert shown["late"] == pytest.approx(np.maximum(last - 0.3, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [(s1({"delay": 1}), r"delay \(y\): its first reading arrives 1 after .* ends after 0.5, .* delay=0.1 for one"),
+     (s1(part={"delay": 0.3, "phase": 0.3}), r"phase \(law\): its first output takes effect 0.6 after the start"),
+     (s1({"delay": 0.3, "phase": 0.2}), None)],
+)  # fmt: skip
+def test_what_would_come_after_the_end_of_a_run_is_told(loop, words):
+    """delay=1 meant as one sample is 1 s; what comes at the very end still comes."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", NeverArrives)
+        describe(loop, "EulerMaruyama", (2.0, 2.5), 0.1, st.Moments(), "float64")
+    assert [bool(words and re.search(words, str(one.message))) for one in told] == [True] * bool(words)
 
 
 @pytest.mark.usefixtures("quick_compiling")

@@ -539,6 +539,12 @@ def test_a_start_that_moves_far_is_told_and_one_that_was_left_at_0_is_not():
     divider([1.0, 0.0]).before_run(0.0)
 
 
+def test_a_netlist_with_uic_states_charges_so_that_its_nodes_may_move_without_a_word():
+    """4 V across the capacitor stay, as in SPICE: nodes at 5 and 1 V beside equal resistors move to 2 and -2."""
+    text = "two\nC1 a b 1n\nR1 a 0 1k\nR2 b 0 1k\n.ic v(a)=5 v(b)=1\n.tran 10n 1u uic\n.end\n"
+    assert stodyn.circuits.read(text).before_run(0.0)[0].endswith("was moved: a by -3, b by -3")
+
+
 def test_a_diagonal_mass_is_split_as_one_that_is_eliminated():
     diagonal = np.diag([2.0, 0.0, 1e-12, 5.0])
     turned = diagonal[[1, 0, 2, 3]]  # the same equations in another order, which is not diagonal

@@ -219,9 +219,10 @@ class Circuit(SDAE):
             )
         super().check_step(method, h)
 
-    def before_run(self, t: float) -> tuple[str, ...]:
+    def before_run(self, t: float, may_move: bool = False) -> tuple[str, ...]:
+        transient = self.network.netlist.transient  # with uic, .ic states the charges of capacitors, not all nodes
         try:
-            return super().before_run(t)
+            return super().before_run(t, may_move or (transient is not None and transient.uic))
         except ValueError as error:
             message = str(error)
             for i in reversed(range(self.n)):  # name each equation after its unknown

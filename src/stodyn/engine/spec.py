@@ -170,6 +170,8 @@ def describe(
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
     changes = [*conversions, *problem.before_run(float(times[0]))]
+    if isinstance(problem, Looped):
+        problem.tell_what_is_late(float(times[0]), float(times[-1]))
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")

@@ -43,6 +43,8 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
+from stodyn.telling import tell
+from stodyn.warnings import NeverArrives
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
@@ -729,6 +731,20 @@ class Looped(Measured):
         begun = f"; until {', '.join(late)} has read, it shows the start without noise" if late else ""
         loop = f"loop: {', '.join(words)}; tick {float(self.tick):g}{begun}"
         return (*self.problem.before_run(t), loop, *(line for sensor in self.sensors for line in _bands(sensor)))
+
+    def tell_what_is_late(self, start: float, end: float) -> None:
+        """Warn of sensors and parts that give nothing in a run, since their phase and delay are longer than it."""
+        for thing in self.things:
+            _, phase, delay = map(float, thing.times)
+            if phase + delay > (end - start) * (1.0 + NEAR):
+                what, word = ("reading", "arrives") if isinstance(thing, Sensor) else ("output", "takes effect")
+                name = "delay" if delay > end - start or not phase else "phase"
+                tell(
+                    f"{name} ({thing.name}): its first {what} {word} {phase + delay:g} after the start, but the run "
+                    f"ends after {end - start:g}, so that nothing of it is used. phase and delay are times, in the "
+                    f"unit of t: write {name}={float(thing.times.every):g} for one period, or let the run last longer",
+                    NeverArrives,
+                )
 
     def jumps(self, component: int) -> str:
         own = component - self.problem.n

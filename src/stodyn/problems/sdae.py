@@ -258,13 +258,15 @@ class SDAE(Problem):
         """
         return dataclasses.replace(self).facts.diagnosed(float(t))
 
-    def before_run(self, t: float) -> tuple[str, ...]:
+    def before_run(self, t: float, may_move: bool = False) -> tuple[str, ...]:
+        """What is done to the start; it may move far without a warning where only its M x is meant."""
         diagnosis = self.facts.diagnosed(t)
         if diagnosis.index is None:
             raise ValueError(f"problem: this SDAE cannot be run: {diagnosis.reason}.")
         start, moved = self.example_start(), np.abs(list(diagnosis.moved.values()))
         is_far = np.any(moved[start != 0.0] > FAR * np.abs(start).max())  # 0 is written where it is not known
-        if is_far and not self.has_random_params:  # the constraints of each path have places of their own
+        # With random params the constraints of each path have places of their own.
+        if is_far and not self.has_random_params and not may_move:
             tell(f"start: {diagnosis.move}", StartMoved)
         return (diagnosis.move,) if diagnosis.move else ()
 
