@@ -29,6 +29,14 @@ def test_both_kinds_of_files_give_the_coefficient(record):
         assert shown["coefficients"]["N"]["value"] == pytest.approx(1e-3, rel=0.05)
 
 
+def test_columns_have_the_names_of_the_first_line(record):
+    """Quotes and blanks around a name are no part of it."""
+    rates = np.load(record / "rates.npy")
+    np.savetxt(record / "named.csv", np.column_stack([rates, 2.0 * rates]), delimiter=",", header='"a", b', comments="")
+    found = [run(record / "named.csv", "--dt", 0.01, "--column", column, "--json").stdout for column in ("b", 1, "a")]
+    assert found[0] == found[1] != found[2]
+
+
 def test_words_and_a_picture(record):
     result = run(record / "rates.npy", "--dt", 0.01, "--terms", "NK", "--picture", record / "a.png")
     assert result.exit_code == 0 and "angle random walk" in result.stdout
@@ -46,7 +54,9 @@ def test_times_in_the_file_that_contradict_dt_are_told(record, unit, dt, is_told
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(("none.csv", "--dt", 1), "does not exist"), (("rates.csv", "--dt", 1, "--column", 7), "expected 0 to 1"),
+    [(("none.csv", "--dt", 1), "does not exist"),
+     (("rates.csv", "--dt", 1, "--column", "gyro"), "expected 0 to 1, or one of the names n, rate, got gyro"),
+     (("rates.npy", "--dt", 1, "--column", 7), "expected 0 to 0, got 7"),
      (("rates.csv", "--dt", 1), "column 0 counts up in steps of 1, as times do"),
      (("rates.npy", "--dt", 0), "expected a positive time"), (("rates.npy", "--dt", 1, "--terms", "Z"),
       "different letters")],

@@ -50,17 +50,18 @@ def test_a_page_has_the_numbers_the_pictures_and_the_record(tmp_path):
 
 
 def test_numbers_stand_with_their_units(tmp_path):
-    """Those of a variance are squared, and a passage has that of the time; "mean (q)" stood without one."""
+    """Those of a variance are squared, a covariance has two, a passage that of the time; "mean (q)" stood without."""
     units = {"q": "m", "p": "m/s", "time": "s"}
     run = sd.simulate(
         dataclasses.replace(SPRING, units=units), "Heun", t=(0, 1), dt=0.5, paths=4, seed=1,
-        collect=[st.Moments(), st.Observable(lambda t, x: x[0] ** 2, name="energy", units="J", at=[1.0]),
+        collect=[st.Moments(covariance=True), st.Observable(lambda t, x: x[0] ** 2, name="energy", units="J", at=[1.0]),
                  st.Passage(sd.Level(9.0, of="q"), mean=False)],
     )  # fmt: skip
     found = {name: unit for name, *_, unit in numbers(run)}
     assert {name: found[name] for name in found if not name.startswith("passage_hazard")} == {
         "mean (q)": "m", "mean (p)": "m/s", "variance (q)": "m²", "variance (p)": "(m/s)²", "std (q)": "m",
-        "std (p)": "m/s", "energy": "J", "energy_variance": "J²", "energy_std": "J",
+        "std (p)": "m/s", "covariance (q, q)": "m²", "covariance (q, p)": "m·(m/s)", "covariance (p, q)": "(m/s)·m",
+        "covariance (p, p)": "(m/s)²", "energy": "J", "energy_variance": "J²", "energy_std": "J",
         "passage_survival": "", "passage_restricted_mean": "s",
     }  # fmt: skip
     file = tmp_path / "page.html"

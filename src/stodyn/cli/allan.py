@@ -18,7 +18,9 @@ MOST_BYTES = 2_000_000_000
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Rates, equally spaced: .csv, .txt or .npy.")],
     dt: Annotated[float, typer.Option(metavar="T", help="The time between samples.")],
-    column: Annotated[int, typer.Option(metavar="K", help="Which column of the file, counted from 0.")] = 0,
+    column: Annotated[
+        str, typer.Option(metavar="K", help="A column: its number from 0, or its name in the file's first line.")
+    ] = "0",
     terms: Annotated[str, typer.Option(metavar="LETTERS", help="Terms to fit, of QNBKRG.")] = "QNBKR",
     averaged: Annotated[bool, typer.Option("--averaged", help="Samples are averages over the time between.")] = False,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve into this file.")] = None,
@@ -26,8 +28,8 @@ def command(
 ) -> None:
     """Print the coefficients of a sensor's noise with intervals, and its Allan deviations."""
     with errors_as_messages():
-        columns = read_columns(file)
-        record = _chosen(columns, column)
+        columns, names = read_columns(file)
+        record = _chosen(columns, names, column)
         curve = allan(record, dt)
         doubt = _other_times(columns, dt)
         with warnings.catch_warnings(record=True) as doubts:
@@ -55,16 +57,19 @@ def command(
         console(stderr=True).print(f"Warning: {message}")
 
 
-def _chosen(columns: np.ndarray, column: int) -> np.ndarray:
-    """One of the columns; refuses one that counts up in equal steps."""
-    if not 0 <= column < columns.shape[1]:
-        raise typer.BadParameter(f"--column: expected 0 to {columns.shape[1] - 1}, got {column}")
-    gap = _equal_steps(columns[:, column])
+def _chosen(columns: np.ndarray, names: list[str], column: str) -> np.ndarray:
+    """One of the columns, by its number or its name; refuses one that counts up in equal steps."""
+    numbers = [str(number) for number in range(columns.shape[1])]
+    chosen = next((words.index(column) for words in (names, numbers) if words.count(column) == 1), None)
+    if chosen is None:
+        named = f", or one of the names {', '.join(names)}" if names else ""
+        raise typer.BadParameter(f"--column: expected 0 to {numbers[-1]}{named}, got {column}")
+    gap = _equal_steps(columns[:, chosen])
     if gap:
         raise typer.BadParameter(
             f"--column: column {column} counts up in steps of {gap:g}, as times do; give that of the rates"
         )
-    return columns[:, column]
+    return columns[:, chosen]
 
 
 def _other_times(columns: np.ndarray, dt: float) -> list[str]:
@@ -87,8 +92,8 @@ def _equal_steps(column: np.ndarray) -> float:
     return float(gaps.mean()) if is_even else 0.0
 
 
-def read_columns(file: Path) -> np.ndarray:
-    """Read the columns of numbers; a first line of names is left out."""
+def read_columns(file: Path) -> tuple[np.ndarray, list[str]]:
+    """Read the columns of numbers, and their names where the first line holds them."""
     if not file.is_file():
         raise typer.BadParameter(f"FILE: {file} does not exist")
     if file.stat().st_size > MOST_BYTES:
@@ -96,20 +101,21 @@ def read_columns(file: Path) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as those about files without numbers
-            numbers = np.load(file, allow_pickle=False) if file.suffix == ".npy" else _from_text(file)
+            numbers, names = (np.load(file, allow_pickle=False), []) if file.suffix == ".npy" else _from_text(file)
     except Exception as error:  # files are refused in many ways
         raise typer.BadParameter(f"FILE: {file} could not be read ({error}); expected .csv, .txt or .npy") from error
-    return numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)
+    columns = numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)
+    return columns, names if len(names) == columns.shape[1] else []
 
 
-def _from_text(file: Path) -> np.ndarray:
+def _from_text(file: Path) -> tuple[np.ndarray, list[str]]:
     with file.open(encoding="utf-8") as lines:
         first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     separator = next((mark for mark in ",;\t" if mark in first), None)
     words = first.split(separator)
     try:
         [float(word) for word in words]
-        skipped = 0
+        names = []
     except ValueError:
-        skipped = 1
-    return np.loadtxt(file, delimiter=separator, skiprows=skipped)
+        names = [word.strip().strip('"') for word in words]
+    return np.loadtxt(file, delimiter=separator, skiprows=1 if names else 0), names

@@ -202,19 +202,30 @@ def name_of(what: xarray.DataArray | str) -> str:
     return str(what["component"].item() if "component" in what.coords else what.name)
 
 
+def bracketed(unit: str) -> str:
+    return unit if unit.isalpha() else f"({unit})"
+
+
 def squared(unit: str) -> str:
-    return f"{unit}²" if unit.isalpha() else f"({unit})²"
+    return f"{bracketed(unit)}²"
 
 
 def unit_of_number(run: xarray.Dataset, number: xarray.DataArray) -> str:
     """Return the unit of a variable of the run, of one component where it has several; "" where none is known.
 
-    It follows from what the name ends in: variances have units squared, passages that of the time or its inverse.
+    It follows from what the name ends in: variances have units squared, covariances the product of two units, passages
+    that of the time or its inverse.
     """
     name = str(number.name)
     if (words := words_of_passage(run, name)) is not None:
         time = unit_of(run, "time")
         return time and {"time": time, "rate": per(time)}.get(words[1], "")
+    if name == "covariance":
+        one, other = (
+            unit_of(run, number.assign_coords(component=number[end].item())) for end in ("component", "other")
+        )
+        product = squared(one) if one == other else f"{bracketed(one)}·{bracketed(other)}"
+        return product if one and other else ""
     if name_of(number) != name:
         unit = unit_of(run, number)
         return {"mean": unit, "std": unit, "quantile": unit, "variance": unit and squared(unit)}.get(name, "")
@@ -231,7 +242,7 @@ def words_of_passage(run: xarray.Dataset, name: str) -> tuple[str, str] | None:
 
 def per(unit: str) -> str:
     """Return the inverse of a unit."""
-    return f"1/{unit}" if unit.isalpha() else f"1/({unit})"
+    return f"1/{bracketed(unit)}"
 
 
 def label_of(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
