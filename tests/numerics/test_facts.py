@@ -58,6 +58,13 @@ def test_no_slope_is_where_no_dependence_is(name):
         assert not slope.reshape(found.zero.size, np.size(x))[~found.on(k).toarray()].any()
 
 
+def test_entries_changed_by_a_function_depend_on_what_they_were():
+    """Of which JAX has no derivatives."""
+    by_scalars, by_arrays, _ = proofs(lambda t, x: (x * t).at[np.array([1, 3])].apply(jnp.cos))
+    np.testing.assert_array_equal(by_arrays.rows.toarray(), by_scalars.rows.toarray())
+    assert not by_arrays.zero.any()
+
+
 def test_arguments_are_numbered_through_their_leaves():
     def function(t, x, params):
         return params["a"] * t + 0.0 * x + params["b"][1]

@@ -34,6 +34,8 @@ DIFFUSIONS = {
     "quotient": (lambda t, x: jnp.diag(x) / (2.0 + t), False, True),
     "under jit": (lambda t, x: jax.jit(jnp.diag)(x), False, True),
     "sum over rows": (lambda t, x: jnp.diag((jnp.eye(N) * x).sum(0)), False, True),
+    "a choice between equals": (lambda t, x: jnp.diag(jax.lax.cond(t > 0, lambda: x, lambda: x)), False, True),
+    "some of more rows": (lambda t, x: jnp.eye(N) * jnp.broadcast_to(x, (2 * N, N))[:N], False, True),
     "largest": (lambda t, x: jnp.maximum(jnp.diag(x), 0.0), False, True),
     "foreign diagonal": (lambda t, x: jnp.diag(x[::-1]), False, False),
     "rolled": (lambda t, x: jnp.diag(jnp.roll(x, 1)), False, False),

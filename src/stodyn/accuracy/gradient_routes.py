@@ -22,6 +22,7 @@ from jax.interpreters import partial_eval
 from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.weighted import Weighted
 from stodyn.numerics.facts.degree import corners, has_jumps, has_jumps_in, is_rough, jumps
+from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Row, Zeros
 from stodyn.numerics.printing.fingerprints import calls_host
 from stodyn.numerics.printing.operations import traces_inside
 from stodyn.numerics.printing.points import AtPoints
@@ -37,7 +38,6 @@ from stodyn.problems.walls import Walled
 from stodyn.statistics.functional import End, Functional, Probability
 
 ROUTES = ("tangent", "conditional", "weight", "difference")
-COMPARISONS = {"gt": 1.0, "ge": 1.0, "lt": -1.0, "le": -1.0}
 SAMPLES = 16  # states at which it is checked that noise reaches what a parameter changes
 
 
@@ -135,11 +135,11 @@ def _comparison(jaxpr: Any) -> tuple[Any, float]:
     where the value is 1; None where there is none."""
     origin = {out: equation for equation in jaxpr.eqns for out in equation.outvars}
     last, sign = origin.get(jaxpr.outvars[0]), 1.0
-    while last is not None and last.primitive.name not in COMPARISONS:
+    while last is not None and not _row(last).above:
         inner = traces_inside(last)
-        if last.primitive.name == "convert_element_type":
+        if _row(last).zeros is Zeros.COPIED:
             last = origin.get(last.invars[0])
-        elif len(inner) == 1 and [one.primitive.name for one in inner[0].jaxpr.eqns] == ["select_n"]:
+        elif len(inner) == 1 and [_row(one).zeros for one in inner[0].jaxpr.eqns] == [Zeros.CHOSEN]:
             outer = dict(zip(inner[0].jaxpr.invars, last.invars, strict=True))
             which, no, yes = (outer.get(one, one) for one in inner[0].jaxpr.eqns[0].invars)
             if {getattr(no, "val", None), getattr(yes, "val", None)} != {0.0, 1.0}:
@@ -147,7 +147,11 @@ def _comparison(jaxpr: Any) -> tuple[Any, float]:
             last, sign = origin.get(which), sign if yes.val == 1.0 else -sign
         else:
             return None, sign
-    return last, sign * (COMPARISONS[last.primitive.name] if last is not None else 1.0)
+    return last, sign * (_row(last).above if last is not None else 1.0)
+
+
+def _row(equation: Any) -> Row:
+    return TABLE.get(equation.primitive.name, UNKNOWN)
 
 
 # --- what depends on a parameter --------------------------------------------------------------------------------------

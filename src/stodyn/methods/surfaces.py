@@ -21,7 +21,7 @@ import numpy as np
 
 from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics.facts.degree import corners
-from stodyn.numerics.printing.fingerprints import holds
+from stodyn.numerics.printing.operations import has_loops
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.regions import region
 from stodyn.problems.mechanical import Mechanical
@@ -105,7 +105,7 @@ def has_corners(problem: Any) -> bool:
 
     with jax.enable_x64(True):
         trace = jax.make_jaxpr(drift)(start)
-        return not (holds(trace, "while") or holds(trace, "scan")) and bool(corners(drift, (start,), 0))
+        return not has_loops(trace) and bool(corners(drift, (start,), 0))
 
 
 class Surfaces(NamedTuple):

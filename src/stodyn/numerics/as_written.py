@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Entrywise, Zeros
+from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Row, Zeros
 from stodyn.numerics.printing.operations import UNMAPPED, Equation, Operation, equations_of
 from stodyn.numerics.printing.trace import interpret, retraced
 from stodyn.numerics.printing.unprintable import or_else
@@ -59,7 +59,7 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return rewritten if changed else trace
 
 
-def _is_of_truth(row: Entrywise, operands: Sequence[Any]) -> bool:
+def _is_of_truth(row: Row, operands: Sequence[Any]) -> bool:
     """Whether an operation makes a number of a truth value."""
     return row.zeros is Zeros.COPIED and operands[0].dtype == bool
 

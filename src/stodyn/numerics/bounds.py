@@ -14,7 +14,7 @@ from jax.extend import core
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of, has_indices
-from stodyn.numerics.printing.scalars import MOVES
+from stodyn.numerics.printing.table import EVERY, row_of
 from stodyn.numerics.printing.trace import interpret
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.numerics.tracing_errors import OTHERS, names_argument
@@ -65,8 +65,8 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 def _prepares(operation: Operation) -> bool:
     """Whether an operation may prepare an index."""
     plain = all(math.prod(out.shape) <= LARGEST and isinstance(out.dtype, np.dtype) for out in operation.outs)
-    row = TABLE.get(operation.name)
-    is_computed = (row is not None and row.numpy is not None and not row.real) or operation.kind in MOVES
+    row = row_of(operation)
+    is_computed = row.numpy is not None and not row.real and (row.data is EVERY or operation.name in TABLE)
     return plain and is_computed and not operation.has_effects
 
 

@@ -20,6 +20,7 @@ from jax.extend import core
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Zeros
 from stodyn.numerics.printing.operations import INLINED, Operation
+from stodyn.numerics.printing.table import row_of
 from stodyn.numerics.printing.trace import interpret
 from stodyn.numerics.printing.unprintable import or_else
 
@@ -78,11 +79,9 @@ def _along(operation: Operation, inputs: Sequence[_Value]) -> Callable[[], Any] 
     how, n = operation.how, operation.outs[0].shape[0]
     if isinstance(how, kinds.Counted):
         return lambda: np.arange(n).astype(how.dtype)
-    is_same = isinstance(how, kinds.Split | kinds.Reshaped) and operation.ins[0].shape == (n, n)
-    if isinstance(how, kinds.Transposed) or is_same:
-        return lambda: inputs[0].diagonal
     shapes = [like.shape for like in operation.ins]
-    if isinstance(how, kinds.Spread):
+    is_row_or_whole = bool(shapes) and len(shapes[0]) <= 2 and {1, n}.issuperset(shapes[0])
+    if is_row_or_whole and row_of(operation).axes(how, shapes[0], (n, n)) is not None:
         return lambda: _spread(_part_read(inputs[0], shapes[0], n), n)
     if operation.name in PRINTED:
         return lambda: _between(operation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)

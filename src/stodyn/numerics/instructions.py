@@ -22,6 +22,8 @@ from jax import Array, lax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
+from stodyn.numerics.printing.operations import EXECUTED
+
 ZERO, ONE, MINUS_ONE, LED = 0, 1, 2, 3  # the constants in front of the numbers of a program
 SLOTS = 32  # instructions that XLA executes together
 WIDEST = 8  # sums of up to this many products are written out there
@@ -86,7 +88,7 @@ def execute(program: Instructions, data: Array, fixed: Array | None = None) -> A
     return execute_p.bind(data, *(() if fixed is None else (fixed,)), program=program)
 
 
-execute_p = Primitive("execute_instructions")
+execute_p = Primitive(EXECUTED)
 
 
 @execute_p.def_abstract_eval

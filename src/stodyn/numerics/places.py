@@ -10,9 +10,11 @@ import numpy as np
 from stodyn.numerics.printing.operations import Gather, Scatter
 
 
-def read_places(how: Gather, shape: tuple[int, ...], indices: np.ndarray, out: tuple[int, ...]) -> tuple[Any, Any]:
+def read_places(how: Gather, shape: tuple[int, ...], indices: np.ndarray) -> tuple[Any, Any]:
     """Return, for each entry of the result of a gather, the number of the entry of the array (of `shape`) that it
     reads, and whether its slice lies inside; a slice that does not is moved to the nearest place where it does."""
+    sizes, rows = {place: how.sizes[axis] for axis, place in how.inside.items()}, iter(indices.shape[:-1])
+    out = tuple(sizes[place] if place in sizes else next(rows) for place in range(len(sizes) + indices.ndim - 1))
     return _places(how, shape, indices, out, how.sizes)
 
 

@@ -57,7 +57,7 @@ def _decisions(operation: Operation, values: list[Any], results: list[Any]) -> l
         (axes, fold), whole = operation.how, values[0]
         others = tuple(k for k in range(whole.ndim) if k not in axes)
         flat = jnp.transpose(whole, (*others, *axes)).reshape(*(whole.shape[k] for k in others), -1)
-        return [(jax.lax.argmax if fold == "max" else jax.lax.argmin)(flat, flat.ndim - 1, jnp.int32)]
+        return [getattr(jax.lax, TABLE[fold].place)(flat, flat.ndim - 1, jnp.int32)]
     return [result for result in results if not jnp.issubdtype(result.dtype, jnp.floating)]
 
 

@@ -26,6 +26,7 @@ from stodyn.numerics import direct, uncompiled
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import INLINED, WHOLE, Operation
+from stodyn.numerics.printing.table import row_of
 from stodyn.numerics.printing.trace import interpret
 from stodyn.numerics.printing.unprintable import or_else
 
@@ -134,7 +135,7 @@ def otherwise_rounded(function: Callable, seed: int = 1) -> Callable:
         return lax.add(value, lax.mul(lower, np.full(value.shape, units, value.dtype)))
 
     def applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
-        return _applied(operation, [changed(jnp.asarray(v)) for v in values] if _adds_many(operation) else values)
+        return _applied(operation, [changed(jnp.asarray(v)) for v in values] if row_of(operation).is_sum else values)
 
     def rounded(*arguments: Any) -> Any:
         trace, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
@@ -187,13 +188,6 @@ def _is_rounded(operation: Operation) -> bool:
     return row.is_rounded if row is not None else isinstance(operation.how, WITH_TRACES) or operation.name == WHOLE
 
 
-def _adds_many(operation: Operation) -> bool:
-    """Whether results are sums of many terms, each of which is rounded."""
-    how = operation.how
-    is_sum = isinstance(how, kinds.Reduced | kinds.Cumulated | kinds.Scatter) and how.fold == "add"
-    return is_sum or isinstance(how, kinds.Dot | kinds.Executed) or operation.name == "polynomial"
-
-
 def _applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
     return operation.bind(*values)
 
@@ -211,7 +205,7 @@ def _evaluated(
         results = applied(operation, values)
         if _is_rounded(operation):
             return [changed(result, result) for result in results]
-        if _adds_many(operation):
+        if row_of(operation).is_sum:
             sizes = applied(operation, [abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
             return [changed(r, size) for r, size in zip(results, sizes, strict=True)]
         return results

@@ -38,6 +38,7 @@ from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Path
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds, prints
+from stodyn.numerics.printing.operations import EXECUTED
 from stodyn.numerics.printing.unprintable import TooLarge, TooManySelections, Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
@@ -351,7 +352,7 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source:
 def eliminates(spec: Spec) -> bool:
     """Whether a step eliminates a sparse system. As scalars it would be written out whole, along with the dense
     elimination of paths whose pivots are too small."""
-    return holds(spec.traced.step, "execute_instructions")  # type: ignore[union-attr]
+    return holds(spec.traced.step, EXECUTED)  # type: ignore[union-attr]
 
 
 def scalar_source(spec: Spec, watch: Watched, no_loops: str = "") -> Source:

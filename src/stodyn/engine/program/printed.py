@@ -24,10 +24,11 @@ from stodyn.engine.program.work import Plan, Work
 from stodyn.engine.spec import Spec
 from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing import compiling, scalars
+from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.operations import operation_of
 from stodyn.numerics.printing.rows import Frame, typed, words
+from stodyn.numerics.printing.table import EVERY, row_of
 from stodyn.statistics.contract import Snapshot, Statistic
 
 SECONDS = 0.05  # the time of a call, so that Ctrl-C is noticed
@@ -447,6 +448,6 @@ def _observing(observe: Callable[..., Any], inputs: tuple[Any, ...], name: str) 
     """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
         trace = jax.make_jaxpr(observe)(*inputs)
-        if all(operation_of(equation).kind in scalars.MOVES for equation in trace.eqns):
+        if all(row_of(operation_of(equation)).data is EVERY for equation in trace.eqns):
             return _Picking(observe)
         return compiled(fingerprint(trace) + name, observe, *inputs).call

@@ -19,6 +19,7 @@ from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE, Zeros
 from stodyn.numerics.printing.nodes import FOLDS
 from stodyn.numerics.printing.operations import Operation
+from stodyn.numerics.printing.table import EVERY, kept_axes, row_of
 from stodyn.numerics.printing.trace import interpret, owners
 from stodyn.numerics.printing.unprintable import or_else
 
@@ -168,42 +169,13 @@ ZERO: dict[Zeros, Callable[[Operation, Sequence[Facts], list[bool], Pair], bool]
 
 def _moved(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     """Data movement; of any other operation only that its result depends on whatever its operands depend on."""
-    to = _places_of_axes(operation)
+    row, shapes = row_of(operation), [like.shape for like in (*operation.ins[:1], *operation.outs[:1])]
+    to = row.axes(operation.how, *shapes) if len(shapes) == 2 else None  # a choice between equals gives nothing
     if to is None:
-        is_one_number = operation.kind in KEPT and len(inputs) == 1
+        is_one_number = row.data is EVERY and len(inputs) == 1
         return Facts(_all_on(inputs), number=inputs[0].number if is_one_number else None)
-    source, out = operation.ins[0].shape, operation.outs[0].shape
+    source, out = shapes
     return _with_axes(inputs[0], {a: b for a, b in to.items() if source[a] == out[b]})
-
-
-KEPT = {kinds.Reshaped, kinds.Expanded, kinds.Sliced, kinds.Split}  # all of whose entries are those of the operand
-
-
-def _places_of_axes(operation: Operation) -> Mapping[int, int] | None:
-    """Which axis of the result an axis of the operand has become; None where entries leave their axes."""
-    if not operation.ins:
-        return None
-    source, out = operation.ins[0].shape, operation.outs[0].shape
-    match operation.how:
-        case kinds.Spread(axes=axes):
-            return dict(enumerate(axes))
-        case kinds.Transposed(order=order):
-            return {a: b for b, a in enumerate(order)}
-        case kinds.Squeezed(axes=axes):
-            return _kept_axes(axes, len(source))
-        case kinds.Reshaped() | kinds.Expanded():  # axes of one entry come and go
-            long_source, long_out = ([a for a, size in enumerate(shape) if size != 1] for shape in (source, out))
-            is_alike = [source[a] for a in long_source] == [out[a] for a in long_out]
-            return dict(zip(long_source, long_out, strict=True)) if is_alike else None
-        case kinds.Sliced() | kinds.Split() if source == out:
-            return _kept_axes((), len(source))
-        case kinds.Padded(widths=widths) if not any(map(any, widths)):
-            return _kept_axes((), len(source))
-    return None
-
-
-def _kept_axes(dropped: Sequence[int], ndim: int) -> dict[int, int]:
-    return {axis: place for place, axis in enumerate(axis for axis in range(ndim) if axis not in dropped)}
 
 
 def _with_axes(x: Facts, to: Mapping[int, int]) -> Facts:
@@ -218,7 +190,7 @@ def _reduced(operation: Operation, inputs: Sequence[Facts], vector: int) -> Fact
     if TABLE[operation.how.fold].zeros is not Zeros.TERM:
         return Facts(x.on)
     along = frozenset(axis for axis in range(ndim) if x.takes_along(vector, axis))
-    return _with_axes(Facts(x.on, along, x.zero), _kept_axes(axes, ndim))
+    return _with_axes(Facts(x.on, along, x.zero), kept_axes(axes, ndim))
 
 
 def _product(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:

@@ -9,26 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend import core
 
 from stodyn.numerics.facts.dependence import dependence
-from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Zeros
 from stodyn.numerics.printing.operations import Operation, equations_of, operation_of
-from stodyn.numerics.printing.scalars import MOVES
+from stodyn.numerics.printing.table import row_of
 from stodyn.numerics.printing.trace import interpret, owners
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 
 FIXED, AFFINE, OTHER = range(3)
-IN_THESE = {  # affine in these operands where all others are fixed
-    kinds.Executed: slice(0, 1),  # those whose factors and divisors are given beside the data
-    kinds.Gather: slice(0, 1),
-    kinds.SliceAt: slice(0, 1),
-    kinds.UpdateAt: slice(0, 2),
-    kinds.Scatter: slice(0, None, 2),
-}
 
 
 @or_else(lambda trace, moving: False)
@@ -37,7 +27,7 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
 
     def apply(operation: Operation, inputs: list[int]) -> list[int]:
         degree = max(inputs, default=FIXED)
-        if degree == AFFINE and not _is_affine_in(operation, [kind == AFFINE for kind in inputs]):
+        if degree == AFFINE and not row_of(operation).is_affine(operation.how, *(kind == AFFINE for kind in inputs)):
             degree = OTHER
         return [degree] * len(operation.outs)
 
@@ -49,37 +39,6 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
 def is_affine_in(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether all results are affine in the arguments that move, which are told by their numbers."""
     return is_affine(trace, [k in moving for k in owners(arguments)])
-
-
-def _is_affine_in(operation: Operation, moves: list[bool]) -> bool:
-    """Whether an operation is affine in the operands that move."""
-    row = TABLE.get(operation.name)
-    if row is not None:
-        return row.is_affine(operation.how, *moves)
-    match operation.how:
-        case kinds.Barrier():
-            return True
-        case kinds.Reduced(fold=fold) | kinds.Cumulated(fold=fold):
-            return _is_linear(fold)
-        case kinds.Dot():
-            return sum(moves) == 1
-        case kinds.LinearSolve(rest=rest):  # its matrix stands first, in several forms
-            return not any(moves[:rest])
-        case kinds.Executed() if len(moves) == 1:  # it multiplies the data by themselves
-            return False
-        case kinds.Scatter(fold=fold, function=function) if function is not None or not (
-            fold is None or _is_linear(fold)
-        ):
-            return False
-    if operation.kind in IN_THESE:
-        free = range(len(moves))[IN_THESE[operation.kind]]
-        return all(k in free for k, moving in enumerate(moves) if moving)
-    return operation.kind in MOVES
-
-
-def _is_linear(fold: str) -> bool:
-    """Whether an operation that joins entries is linear in all of them together."""
-    return TABLE[fold].is_affine(None, True, True)
 
 
 def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
@@ -153,20 +112,16 @@ def _dependent(
 
 
 def _is_flat(operation: Operation) -> bool:
-    how, row = operation.how, TABLE.get(operation.name, UNKNOWN)
-    is_cut = row.zeros is Zeros.COPIED and how is not None and not jnp.issubdtype(how, jnp.inexact)
-    is_permutation = operation.name in ("sort", "top_k") and len(operation.outs) > 1  # of what is sorted beside
-    return is_cut or is_permutation or row.is_flat or isinstance(how, kinds.Extreme)
+    return row_of(operation).is_flat(operation.how, len(operation.outs))
 
 
 def _is_cut(operation: Operation) -> bool:
-    return TABLE.get(operation.name, UNKNOWN).has_cut
+    return row_of(operation).has_cut
 
 
 def _has_corners(operation: Operation) -> bool:
-    folded = isinstance(operation.how, (kinds.Reduced, kinds.Cumulated)) and TABLE[operation.how.fold].has_corners
-    return folded or _is_flat(operation) or TABLE.get(operation.name, UNKNOWN).has_corners
+    return _is_flat(operation) or row_of(operation).has_corners
 
 
 def _is_rough(operation: Operation) -> bool:
-    return _has_corners(operation) or TABLE.get(operation.name, UNKNOWN).is_singular
+    return _has_corners(operation) or row_of(operation).is_singular

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,9 +23,9 @@ import scipy
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
 from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Entrywise, Zeros, chosen
-from stodyn.numerics.printing.operations import Dot, Operation
-from stodyn.numerics.printing.scalars import MOVES
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Row, Zeros, chosen
+from stodyn.numerics.printing.operations import Operation
+from stodyn.numerics.printing.table import row_of
 
 PRODUCTS, LIVE = 4_000_000, 20_000_000  # products of entries that are asked for zeros, and that are followed
 FEW, AT_ONCE = 8, 1_000_000_000  # columns of `on` up to which products, so many, are not followed one by one
@@ -61,8 +60,9 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
         return _of_known(operation, facts)  # type: ignore[arg-type]
     if any(out.size > LIVE for out in operation.outs):
         return [None] * len(operation.outs)
-    if operation.kind in MOVES or uncompiled.moves_by_indices(operation):
-        return _moved(operation, facts)
+    data = row_of(operation).data
+    if data:
+        return _moved(operation, facts, [k for k in range(len(facts)) if k in data])
     rule = RULES.get(operation.kind, _between_entries if operation.name in PRINTED else None)
     if rule is None:
         return [None] * len(operation.outs)
@@ -140,13 +140,11 @@ def _rows_where(rows: Rows, those: np.ndarray) -> Rows:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
+def _moved(operation: Operation, facts: Sequence[Fact], arrays: Sequence[int]) -> list[Fact]:
     """Data movement: the numbers of the entries, counted through all arrays, are moved instead."""
-    arrays = uncompiled.ARRAYS.get(operation.kind, range(len(facts)))
     indices = [fact for k, fact in enumerate(facts) if k not in arrays]
-    is_lost = isinstance(operation.how, kinds.Scatter) and not uncompiled.lands(operation)
     is_led = all(fact is not None and fact.known.all() for fact in indices)
-    if is_lost or not is_led or not any(facts[k] for k in arrays):
+    if not is_led or not any(facts[k] for k in arrays):
         return [None] * len(operation.outs)
     inputs = [fact or _unknown(like) for fact, like in zip(facts, operation.ins, strict=True)]
     those = [inputs[k] for k in arrays]
@@ -165,12 +163,9 @@ def _entries_moved(operation: Operation, operands: Sequence[np.ndarray]) -> tupl
     """The results of data movement, whatever the entries are, and which of them come from inside the operands."""
     how = operation.how
     if isinstance(how, kinds.Gather):
-        at, inside = read_places(how, operands[0].shape, operands[1], operation.outs[0].shape)
+        at, inside = read_places(how, operands[0].shape, operands[1])
         return [operands[0].ravel()[at]], inside if how.fills else np.True_
-    if operation.kind in uncompiled.ARRAYS:
-        return [uncompiled.placed(operation, operands)], np.True_
-    moved = MOVES[operation.kind](how, *operands)
-    return moved if isinstance(moved, list) else [moved], np.True_
+    return uncompiled.results_of(operation, operands), np.True_
 
 
 def _between_entries(operation: Operation, inputs: Sequence[Entries]) -> Fact:
@@ -195,7 +190,7 @@ def spread_over(operation: Operation, facts: Sequence[Fact]) -> list[Entries]:
     return operands
 
 
-def zero_products(row: Entrywise, operands: Sequence[Entries]) -> np.ndarray:
+def zero_products(row: Row, operands: Sequence[Entries]) -> np.ndarray:
     """Where a product or a quotient is zero because of an exact zero, whatever its other operand is."""
     zero = np.zeros(operands[0].known.shape, bool)
     for k, factor in enumerate(operands[: row.factors]):
@@ -237,7 +232,7 @@ def _product(operation: Operation, inputs: Sequence[Entries]) -> Fact:
     """Σ_k a_ik b_jk: zero where all products are, and it depends on those that are not."""
     (out,), (a, b) = operation.outs, inputs
     zeros, on = products_of_zeros(operation, inputs), None
-    left, right = arranged(operation.how, *(np.arange(x.known.size).reshape(x.known.shape) for x in inputs))
+    left, right = operation.how.arranged(*(np.arange(x.known.size).reshape(x.known.shape) for x in inputs))
     shape = *left.shape[:2], right.shape[1]
     known = False if zeros is None else zeros.all(-1)
     if a.on is not None or b.on is not None:
@@ -290,23 +285,11 @@ def products_of_zeros(operation: Operation, facts: Sequence[Fact]) -> np.ndarray
         return None
     sizes = zip(facts, operation.ins, strict=True)
     a, b = (np.zeros(like.shape, bool) if fact is None else fact.zero for fact, like in sizes)
-    left, right = arranged(operation.how, a, b)
+    left, right = operation.how.arranged(a, b)
     left, right = left[:, :, None, :], right[:, None, :, :]
     if not left.any() or not right.any():
         return left if left.any() else right
     return None if left.shape[1] * right.size > PRODUCTS else left | right
-
-
-def arranged(how: Dot, a: Any, b: Any) -> tuple[Any, Any]:
-    """The operands of dot_general as (batch, rows, products) and (batch, columns, products)."""
-    (contract_a, contract_b), (batch_a, batch_b) = how
-
-    def of(x: Any, contracted: Sequence[int], batch: Sequence[int]) -> Any:
-        free = [k for k in range(x.ndim) if k not in (*contracted, *batch)]
-        sizes = [math.prod(x.shape[k] for k in axes) for axes in (batch, free, contracted)]
-        return x.transpose([*batch, *free, *contracted]).reshape(sizes)
-
-    return of(a, contract_a, batch_a), of(b, contract_b, batch_b)
 
 
 RULES: dict[type, Callable[[Operation, Sequence[Entries]], Fact]] = {

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.facts import entries
-from stodyn.numerics.facts.entries import Fact, arranged, fact_about, products_of_zeros, spread_over, zero_products
+from stodyn.numerics.facts.entries import Fact, fact_about, products_of_zeros, spread_over, zero_products
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import UNMAPPED, Dot, Operation, Scan, While
@@ -113,7 +113,7 @@ def _product(operation: Operation, values: list[Any], facts: list[Fact]) -> Any:
     (out,) = operation.outs
     zeros = products_of_zeros(operation, facts)
     assert zeros is not None
-    a, b = arranged(operation.how, *(jnp.asarray(value, out.dtype) for value in values))
+    a, b = operation.how.arranged(*(jnp.asarray(value, out.dtype) for value in values))
     live = ~zeros
     longest = int(live.sum(-1).max(initial=0))
     if longest <= FULL * zeros.shape[-1]:

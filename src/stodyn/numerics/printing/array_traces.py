@@ -17,10 +17,11 @@ from stodyn.numerics.facts.exact_zeros import follow
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast
-from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Entrywise, Zeros
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Row, Zeros
 from stodyn.numerics.printing.flat import Equation, Value, flattened
-from stodyn.numerics.printing.nodes import BOOL, FOLDS, Entry
-from stodyn.numerics.printing.scalars import MOVES, TYPES
+from stodyn.numerics.printing.nodes import BOOL, Entry
+from stodyn.numerics.printing.scalars import TYPES
+from stodyn.numerics.printing.table import EVERY, counted, row_of
 from stodyn.numerics.printing.turns import TURNS
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.printing.views import VIEWS
@@ -87,31 +88,25 @@ class ArrayTraces(Arrays):
 
     def _computed(self, equation: Equation, inputs: Sequence[Array]) -> Array | None:
         """The result where all inputs are known and it is not too large."""
-        name, how, out = equation.name, equation.how, equation.outputs[0].aval
+        how, out = equation.how, equation.outputs[0].aval
         if not all(x.known is not None for x in inputs) or len(equation.outputs) > 1 or out.size > AT_ONCE:
             return None
         arrays: list[Any] = [x.known for x in inputs]
         if isinstance(how, kinds.Counted):
-            shape, _, axis = how
-            along = (
-                np.arange(shape[axis]).astype(out.dtype).reshape([-1 if k == axis else 1 for k in range(len(shape))])
-            )
-            return self.constant(np.broadcast_to(along, shape))
+            return self.constant(counted(how))
         if not out.shape or not inputs:
             return None
-        if type(how) in MOVES:
-            moved = MOVES[type(how)](how, *arrays)
+        row = row_of(equation.operation)
+        if row.data is EVERY:
+            moved = row.numpy(how, *arrays)
             return self.constant(np.asarray(moved[0] if isinstance(moved, list) else moved, out.dtype))
-        row = TABLE.get(name)
-        if row is None:
-            return None
         if row.zeros is Zeros.COPIED and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
             return self.constant(arrays[0].astype(out.dtype))
         if row.zeros is Zeros.CHOSEN and arrays[0].dtype == BOOL:
             return self.constant(np.where(arrays[0], arrays[2], arrays[1]).astype(out.dtype))
         if row.is_exact:
             with np.errstate(all="ignore"):
-                return self.constant(np.asarray(FOLDS[name](*arrays), out.dtype))
+                return self.constant(np.asarray(row.numpy(*arrays), out.dtype))
         return None
 
     def elementwise(self, equation: Equation, inputs: list[Array]) -> Array:
@@ -159,5 +154,5 @@ def _read(value: Value) -> tuple[int, bool]:
     return times, spread
 
 
-def _is_copy(row: Entrywise | None) -> bool:
+def _is_copy(row: Row | None) -> bool:
     return row is not None and row.zeros is Zeros.COPIED

@@ -1,14 +1,14 @@
 """Operations entry by entry: a row for each, with everything that readers of traces ask about it.
 
-A row says how an operation is printed, how NumPy computes it, what it makes of zeros, whether it is linear, and whether
-it is smooth. Operations of other kinds have records (operations.py), by which their readers go.
+A row says how an operation is printed, how NumPy computes it, what it makes of zeros, in what it is linear, and whether
+it is smooth. Operations of other kinds have rows in table.py, by their records.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
@@ -38,8 +38,8 @@ Rule: TypeAlias = Callable[..., Entry]  # prints an operation: rule(graph, dtype
 Computed: TypeAlias = Callable[..., Any]  # computes it by NumPy: computed(*operands)
 
 
-class Entrywise(NamedTuple):
-    """What is known about an operation between entries at the same place.
+class Row(NamedTuple):
+    """What is known about an operation.
 
     node        prints it: node(graph, dtype, how, *operands); None: it is not printed
     numpy       computes it: numpy(*operands)
@@ -50,7 +50,7 @@ class Entrywise(NamedTuple):
     is_exact    whether every processor computes the same of numbers of any type
     is_rounded  whether its result is rounded
     is_affine   whether it is affine in the operands that move: is_affine(how, *moves)
-    is_flat     whether it has slope zero wherever it has one
+    is_flat     whether its results have slope zero wherever they have one: is_flat(how, how many they are)
     is_singular whether it has a point where its slopes have no bound or are not defined, as roots and powers have
     has_corners whether its slope jumps among ordinary numbers, as that of an absolute value
     has_cut     whether it jumps at a line with slopes on both sides, as the angle of a vector does
@@ -59,7 +59,13 @@ class Entrywise(NamedTuple):
     merges      with how many exponentials as operands XLA rewrites it
     decides     what shows on which of its pieces it is: decides(result, *operands)
     neutral     the number that changes no other when joined with it: neutral(dtype)
+    place       the name of what finds the place of an entry that is the result, among those that it joins
     undefined   what it is called, where it is not a number for some real operands
+    above       of a comparison: the sign of the first operand less the second where it is true
+    data        the operands whose entries it moves, where it does nothing else: the others say where from, or where to
+    axes        which axes of the result those of the operand have become, where their sizes are the same: axes(how,
+                shape, shape of the result); None where entries leave their axes
+    is_sum      whether its results are sums of many terms, each of which is rounded
     """
 
     node: Rule | None = None
@@ -71,7 +77,7 @@ class Entrywise(NamedTuple):
     is_exact: bool = False
     is_rounded: bool = False
     is_affine: Callable[..., bool] = lambda how, *moves: False
-    is_flat: bool = False
+    is_flat: Callable[[Any, int], bool] = lambda how, results: False
     is_singular: bool = False
     has_corners: bool = False
     has_cut: bool = False
@@ -80,7 +86,12 @@ class Entrywise(NamedTuple):
     merges: int = 0
     decides: Callable[..., tuple[Any, ...]] | None = None
     neutral: Any = None
+    place: str = ""
     undefined: str = ""
+    above: int = 0
+    data: Sequence[int] = ()
+    axes: Callable[..., Mapping[int, int] | None] = lambda how, shape, out: None
+    is_sum: bool = False
 
 
 # --- as nodes ---------------------------------------------------------------------------------------------------------
@@ -275,9 +286,19 @@ def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def _linear(how: Any, *moves: bool) -> bool:
+def linear(how: Any, *moves: bool) -> bool:
     """Whether the operation is linear: it is, in all operands together."""
     return True
+
+
+def flat(how: Any, results: int) -> bool:
+    """Whether the slope is zero: it is, wherever there is one."""
+    return True
+
+
+def _flat_beside(how: Any, results: int) -> bool:
+    """Whether a sorting operation permutes more than what it sorts, such as the places: their slopes are zero."""
+    return results > 1
 
 
 def _number(number: float) -> Callable[[np.dtype], Any]:
@@ -297,39 +318,45 @@ def _limit(towards: float) -> Callable[[np.dtype], Any]:
     return limit
 
 
-def _extreme(op: str, numpy: Computed, towards: float) -> Entrywise:
-    return Entrywise(
-        _plain(op), numpy, zeros=Zeros.ALL, has_corners=True, decides=lambda y, a, b: (a > b,), neutral=_limit(-towards)
+def _extreme(op: str, numpy: Computed, towards: float, place: str) -> Row:
+    return Row(
+        _plain(op),
+        numpy,
+        zeros=Zeros.ALL,
+        has_corners=True,
+        decides=lambda y, a, b: (a > b,),
+        neutral=_limit(-towards),
+        place=place,
     )
 
 
-def _steps(node: Rule, numpy: Computed, with_how: bool = False) -> Entrywise:
+def _steps(node: Rule, numpy: Computed, with_how: bool = False) -> Row:
     """The row of an operation that rounds to whole numbers."""
-    return Entrywise(node, numpy, with_how=with_how, zeros=Zeros.KEPT, is_flat=True, decides=lambda y, x: (y,))
+    return Row(node, numpy, with_how=with_how, zeros=Zeros.KEPT, is_flat=flat, decides=lambda y, x: (y,))
 
 
-def _compares(op: str, numpy: Computed, zeros: Zeros = Zeros.NOWHERE) -> Entrywise:
-    return Entrywise(_compared(op), numpy, zeros=zeros, is_exact=True, is_flat=True)
+def _compares(op: str, numpy: Computed, zeros: Zeros = Zeros.NOWHERE, above: int = 0) -> Row:
+    return Row(_compared(op), numpy, zeros=zeros, is_exact=True, is_flat=flat, above=above)
 
 
-def _computes(name: str, numpy: Computed | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Entrywise:
+def _computes(name: str, numpy: Computed | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Row:
     """The row of an elementary function."""
-    return Entrywise(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
+    return Row(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
 
 
-def _copies(**further: Any) -> Entrywise:
-    return Entrywise(lambda graph, dtype, how, x: x, is_free=True, **further)
+def _copies(**further: Any) -> Row:
+    return Row(lambda graph, dtype, how, x: x, is_free=True, **further)
 
 
-TABLE: dict[str, Entrywise] = {
+TABLE: dict[str, Row] = {
     # sums and products
-    "add": Entrywise(
-        _plain("add"), np.add, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=_linear, neutral=_number(0)
+    "add": Row(
+        _plain("add"), np.add, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=linear, neutral=_number(0)
     ),
-    "add_any": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_rounded=True, is_affine=_linear),
-    "sub": Entrywise(_plain("sub"), np.subtract, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=_linear),
-    "neg": Entrywise(_plain("neg"), np.negative, zeros=Zeros.KEPT, is_exact=True, is_affine=_linear),
-    "mul": Entrywise(
+    "add_any": Row(_plain("add"), np.add, zeros=Zeros.TERM, is_rounded=True, is_affine=linear),
+    "sub": Row(_plain("sub"), np.subtract, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=linear),
+    "neg": Row(_plain("neg"), np.negative, zeros=Zeros.KEPT, is_exact=True, is_affine=linear),
+    "mul": Row(
         _plain("mul"),
         np.multiply,
         zeros=Zeros.FACTOR,
@@ -340,7 +367,7 @@ TABLE: dict[str, Entrywise] = {
         merges=2,
         neutral=_number(1),
     ),
-    "div": Entrywise(
+    "div": Row(
         _plain("div"),
         _quotient,
         real=True,
@@ -350,22 +377,22 @@ TABLE: dict[str, Entrywise] = {
         is_affine=lambda how, above, below: not below,
         merges=2,
     ),
-    "square": Entrywise(
+    "square": Row(
         lambda graph, dtype, how, x: graph.make("mul", dtype, x, x), np.square, zeros=Zeros.KEPT, is_rounded=True
     ),
-    "one_minus_square": Entrywise(_one_minus_square, lambda x: (1 + x) * (1 - x), is_rounded=True),
-    "polynomial": Entrywise(  # affine in its coefficients, and in x where there are two
-        _polynomial, _horner, is_affine=lambda how, x, _, *slopes: not x or slopes == (False,)
+    "one_minus_square": Row(_one_minus_square, lambda x: (1 + x) * (1 - x), is_rounded=True),
+    "polynomial": Row(  # affine in its coefficients, and in x where there are two
+        _polynomial, _horner, is_affine=lambda how, x, _, *slopes: not x or slopes == (False,), is_sum=True
     ),
-    "integer_pow": Entrywise(_integer_pow, lambda y, x: x**y, with_how=True, zeros=Zeros.BASE, is_rounded=True),
+    "integer_pow": Row(_integer_pow, lambda y, x: x**y, with_how=True, zeros=Zeros.BASE, is_rounded=True),
     # roots and powers
-    "pow": Entrywise(
+    "pow": Row(
         _pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_singular=True, merges=1, undefined="a power"
     ),
-    "sqrt": Entrywise(
+    "sqrt": Row(
         _plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_singular=True, undefined="a square root"
     ),
-    "rsqrt": Entrywise(
+    "rsqrt": Row(
         _rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_singular=True, undefined="a square root"
     ),
     "cbrt": _computes("cbrt", np.cbrt, Zeros.KEPT, is_singular=True),
@@ -374,7 +401,7 @@ TABLE: dict[str, Entrywise] = {
     "exp2": _computes("exp2", is_exponential=True),
     "expm1": _computes("expm1", np.expm1, Zeros.KEPT),
     "log": _computes("log", np.log, merges=1, undefined="a logarithm"),
-    "log2": Entrywise(
+    "log2": Row(
         _log2, lambda x: np.log(x) / math.log(2.0), real=True, is_rounded=True, merges=1, undefined="a logarithm"
     ),
     "log1p": _computes("log1p", np.log1p, Zeros.KEPT, undefined="a logarithm"),
@@ -400,65 +427,66 @@ TABLE: dict[str, Entrywise] = {
     # comparisons and logic
     "eq": _compares("eq", np.equal, Zeros.UNEQUAL),
     "ne": _compares("ne", np.not_equal),
-    "lt": _compares("lt", np.less),
-    "le": _compares("le", np.less_equal),
-    "gt": _compares("gt", np.greater),
-    "ge": _compares("ge", np.greater_equal),
-    "eq_to": Entrywise(_in_total_order("eq")),
-    "lt_to": Entrywise(_in_total_order("lt"), is_flat=True),
-    "le_to": Entrywise(_in_total_order("le"), is_flat=True),
-    "is_finite": Entrywise(_is_finite, np.isfinite, is_flat=True),
-    "and": Entrywise(_plain("and"), np.bitwise_and, zeros=Zeros.FACTOR, is_exact=True, neutral=_number(True)),
-    "or": Entrywise(_plain("or"), np.bitwise_or, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
-    "xor": Entrywise(_plain("xor"), np.bitwise_xor, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
-    "not": Entrywise(_plain("not"), np.invert, is_exact=True),
-    "shift_left": Entrywise(_shift("shl")),
-    "shift_right_logical": Entrywise(_shift("lshr")),
-    "shift_right_arithmetic": Entrywise(_shift("ashr")),
-    "population_count": Entrywise(_plain("population_count")),
-    "clz": Entrywise(_plain("clz")),
+    "lt": _compares("lt", np.less, above=-1),
+    "le": _compares("le", np.less_equal, above=-1),
+    "gt": _compares("gt", np.greater, above=1),
+    "ge": _compares("ge", np.greater_equal, above=1),
+    "eq_to": Row(_in_total_order("eq")),
+    "lt_to": Row(_in_total_order("lt"), is_flat=flat),
+    "le_to": Row(_in_total_order("le"), is_flat=flat),
+    "is_finite": Row(_is_finite, np.isfinite, is_flat=flat),
+    "and": Row(_plain("and"), np.bitwise_and, zeros=Zeros.FACTOR, is_exact=True, neutral=_number(True)),
+    "or": Row(_plain("or"), np.bitwise_or, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
+    "xor": Row(_plain("xor"), np.bitwise_xor, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
+    "not": Row(_plain("not"), np.invert, is_exact=True),
+    "shift_left": Row(_shift("shl")),
+    "shift_right_logical": Row(_shift("lshr")),
+    "shift_right_arithmetic": Row(_shift("ashr")),
+    "population_count": Row(_plain("population_count")),
+    "clz": Row(_plain("clz")),
     # choices, corners and jumps
-    "select_n": Entrywise(_select_n, chosen, zeros=Zeros.CHOSEN, is_affine=lambda how, which, *cases: not which),
-    "max": _extreme("max", np.maximum, np.inf),
-    "min": _extreme("min", np.minimum, -np.inf),
-    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, has_corners=True, decides=lambda y, x: (x > 0.0,)),
-    "clamp": Entrywise(
+    "select_n": Row(_select_n, chosen, zeros=Zeros.CHOSEN, is_affine=lambda how, which, *cases: not which),
+    "max": _extreme("max", np.maximum, np.inf, "argmax"),
+    "min": _extreme("min", np.minimum, -np.inf, "argmin"),
+    "abs": Row(_plain("abs"), np.abs, zeros=Zeros.KEPT, has_corners=True, decides=lambda y, x: (x > 0.0,)),
+    "clamp": Row(
         _clamp,
         lambda low, x, high: np.minimum(np.maximum(low, x), high),
         has_corners=True,
         decides=lambda y, low, x, high: (x > low, x > high),
     ),
-    "sign": Entrywise(  # which keeps the sign of a zero
+    "sign": Row(  # which keeps the sign of a zero
         _plain("sign"),
         lambda x: np.where(x == 0, x, np.sign(x)),
         real=True,
         zeros=Zeros.KEPT,
-        is_flat=True,
+        is_flat=flat,
         decides=lambda y, x: (x > 0.0,),
     ),
     "floor": _steps(_plain("floor"), np.floor),
     "ceil": _steps(_plain("ceil"), np.ceil),
     "round": _steps(_round, _rounded, with_how=True),
-    "rem": Entrywise(_plain("rem"), _remainder, is_flat=True, decides=lambda y, a, b: (jnp.floor(a / b),)),
-    "nextafter": Entrywise(is_flat=True),
-    "sort": Entrywise(has_corners=True),
-    "top_k": Entrywise(has_corners=True),
+    "rem": Row(_plain("rem"), _remainder, is_flat=flat, decides=lambda y, a, b: (jnp.floor(a / b),)),
+    "nextafter": Row(is_flat=flat),
+    "sort": Row(is_flat=_flat_beside, has_corners=True),
+    "top_k": Row(is_flat=_flat_beside, has_corners=True),
     # copies and types
-    "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_affine=_linear),
-    "copy_p": _copies(zeros=Zeros.COPIED, is_affine=_linear),
-    "real": _copies(zeros=Zeros.KEPT, is_affine=_linear),
-    "imag": Entrywise(is_affine=_linear),
-    "stop_gradient": _copies(numpy=lambda x: x, zeros=Zeros.KEPT, is_flat=True),
-    "reduce_precision": Entrywise(_reduce_precision, zeros=Zeros.KEPT, is_free=True),
-    "convert_element_type": Entrywise(
+    "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_affine=linear),
+    "copy_p": _copies(zeros=Zeros.COPIED, is_affine=linear),
+    "real": _copies(zeros=Zeros.KEPT, is_affine=linear),
+    "imag": Row(is_affine=linear),
+    "stop_gradient": _copies(numpy=lambda x: x, zeros=Zeros.KEPT, is_flat=flat),
+    "reduce_precision": Row(_reduce_precision, zeros=Zeros.KEPT, is_free=True),
+    "convert_element_type": Row(
         _convert,
         _converted,
         with_how=True,
         zeros=Zeros.COPIED,
         is_free=True,
         is_affine=lambda how, x: jnp.issubdtype(how, jnp.inexact),
+        is_flat=lambda how, results: not jnp.issubdtype(how, jnp.inexact),
     ),
-    "bitcast_convert_type": Entrywise(_bitcast),
+    "bitcast_convert_type": Row(_bitcast),
 }
-UNKNOWN = Entrywise()
+UNKNOWN = Row()
 PRINTED = {name: row.node for name, row in TABLE.items() if row.node is not None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from traceback import FrameSummary, extract_tb
@@ -20,12 +21,14 @@ from jax.extend import core
 Equation = Any  # jax.extend.core.JaxprEqn
 Reader = Callable[[Mapping[str, Any], Equation], Any]
 
+EXECUTED = "execute_instructions"  # a primitive of our own (numerics/instructions.py)
 WHOLE = "call_hi_primitive"  # from JAX 0.11 on, which so keeps custom_root in a trace, and from 0.12 on searchsorted
 INLINED = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
 }  # fmt: skip
 CALLS = INLINED | {WHOLE}
+LOOPS = {"while", "scan"}
 FACTORISED = {"lu", "cholesky", "geqrf", "eigh", "eig", "svd", "schur"}  # each for a batch in one call to LAPACK
 UNMAPPED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 
@@ -127,6 +130,16 @@ class Dot(NamedTuple):
 
     contracted: tuple[tuple[int, ...], tuple[int, ...]]
     batch: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def arranged(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """The operands as (batch, rows, products) and (batch, columns, products)."""
+
+        def of(x: Any, contracted: Sequence[int], batch: Sequence[int]) -> Any:
+            free = [k for k in range(x.ndim) if k not in (*contracted, *batch)]
+            sizes = [math.prod(x.shape[k] for k in axes) for axes in (batch, free, contracted)]
+            return x.transpose([*batch, *free, *contracted]).reshape(sizes)
+
+        return of(a, self.contracted[0], self.batch[0]), of(b, self.contracted[1], self.batch[1])
 
 
 class Reduced(NamedTuple):
@@ -336,7 +349,7 @@ READ: dict[str, Reader] = {
     "scatter": _scatter(None),
     **{f"scatter-{fold}": _scatter(fold) for fold in ("add", "sub", "mul", "min", "max")},
     "dot_general": _dot,
-    "execute_instructions": _record(Executed, "program"),
+    EXECUTED: _record(Executed, "program"),
     "dynamic_slice": _record(SliceAt, "slice_sizes"),
     "dynamic_update_slice": _record(UpdateAt),
     **{f"reduce_{name}": _record(Reduced, "axes", fold=fold) for name, fold in JOINED.items()},
@@ -490,6 +503,11 @@ def equations_of(jaxpr: core.Jaxpr) -> Iterator[Equation]:
         yield equation
         for inner in traces_inside(equation):
             yield from equations_of(inner.jaxpr)
+
+
+def has_loops(closed: core.ClosedJaxpr) -> bool:
+    """Whether there is a loop in a trace."""
+    return any(equation.primitive.name in LOOPS for equation in equations_of(closed.jaxpr))
 
 
 def library_calls(closed: core.ClosedJaxpr) -> int:

@@ -23,7 +23,7 @@ from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds, without_prints
 from stodyn.numerics.printing.nodes import Entry, Graph, is_known, reachable
-from stodyn.numerics.printing.operations import equations_of
+from stodyn.numerics.printing.operations import equations_of, has_loops
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
@@ -98,7 +98,7 @@ class AtPoints:
         key = (tree, differs, shapes, points)
         if key not in self._cache:
             closed, shape = self._traced(tree, shapes)
-            if holds(closed, "while") or holds(closed, "scan"):
+            if has_loops(closed):
                 raise uncompiled.Compile("a loop iterates often enough for compiling to pay")
             if points == 1:
                 self._cache[key] = functools.partial(_at_the_point, closed, differs), shape
@@ -198,8 +198,7 @@ def _by_numpy(closed: core.ClosedJaxpr, differs: Sequence[bool], by_xla: Compile
 def _is_long(closed: core.ClosedJaxpr) -> bool:
     """Whether XLA would compile a trace for seconds, of which NumPy takes one operation after the other: a loop it
     would go through slowly."""
-    has_loops = holds(closed, "while") or holds(closed, "scan")
-    return not has_loops and sum(1 for _ in equations_of(closed.jaxpr)) > MOST_COMPILED
+    return not has_loops(closed) and sum(1 for _ in equations_of(closed.jaxpr)) > MOST_COMPILED
 
 
 def _numbers_made(closed: core.ClosedJaxpr) -> int:

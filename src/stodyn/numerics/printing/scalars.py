@@ -24,7 +24,8 @@ from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import PRINTED, TABLE
 from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, identity_of, is_known, value_of
-from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
+from stodyn.numerics.printing.operations import Gather, Operation, Scatter
+from stodyn.numerics.printing.table import filling, parts_of, row_of
 from stodyn.numerics.printing.trace import count_operations, interpret
 from stodyn.numerics.printing.unprintable import LongTable, TooManySelections, Unprintable, or_unprintable
 
@@ -113,11 +114,12 @@ class _Scalars:
         for out in operation.outs:
             if out.dtype not in TYPES and out.dtype != jax.dtypes.float0:
                 raise Unprintable(f"{name} gives numbers of type {out.dtype}")
-        if kind in MOVES:
-            moved = MOVES[kind](operation.how, *inputs)
-            return moved if isinstance(moved, list) else [moved]
         if kind in SPECIAL:
             return [SPECIAL[kind](self, operation, inputs)]
+        row = row_of(operation)
+        if row.data:
+            moved = row.numpy(operation.how, *inputs) if inputs else known_entries(row.numpy(operation.how))
+            return moved if isinstance(moved, list) else [moved]
         if name in PRINTED:
             return [self.elementwise(operation, inputs)]
         if all(map(all_known, inputs)) and name not in RANDOM:
@@ -223,12 +225,6 @@ def flatten(arrays: Sequence[np.ndarray]) -> list[Entry]:
     return [entry for x in arrays for entry in x.reshape(-1)]
 
 
-def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
-    """The object arrays along an axis (plain iteration would hand out bare entries for a vector)."""
-    moved = np.moveaxis(x, axis, 0)
-    return [moved[k : k + 1].reshape(moved.shape[1:]) for k in range(moved.shape[0])]
-
-
 # --- reductions and products ------------------------------------------------------------------------------------------
 
 
@@ -238,7 +234,7 @@ def _reduction(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -
         if x.shape[axis] == 0:
             x = known_entries(np.full(np.delete(x.shape, axis), TABLE[fold].neutral(dtype), dtype))
             continue
-        total, *parts = _parts(x, axis)
+        total, *parts = parts_of(x, axis)
         for part in parts:
             total = each(lambda a, b: self.graph.make(fold, dtype, a, b), total, part)
         x = total
@@ -247,7 +243,7 @@ def _reduction(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -
 
 def _cumulative(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (x,), dtype, (axis, backwards, fold) = inputs, operation.outs[0].dtype, operation.how
-    parts = _parts(x, axis)
+    parts = parts_of(x, axis)
     if not parts:
         return x
     sums = parts[-1:] if backwards else parts[:1]
@@ -259,7 +255,7 @@ def _cumulative(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) 
 def _extreme_place(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (x,), ((axis,), fold), graph = inputs, operation.how, self.graph
     index, better = operation.outs[0].dtype, "gt" if fold == "max" else "lt"
-    best, *parts = _parts(x, axis)
+    best, *parts = parts_of(x, axis)
     where = each(lambda _: index.type(0), best)
 
     def beats(candidate: Entry, champion: Entry) -> Entry:
@@ -278,89 +274,25 @@ def _extreme_place(self: _Scalars, operation: Operation, inputs: list[np.ndarray
 
 
 def _dot_general(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
-    (contract_a, contract_b), (batch_a, batch_b) = operation.how
-    dtype = np.dtype(operation.outs[0].dtype)
+    (out,) = operation.outs
+    dtype = np.dtype(out.dtype)
     if any(operand.dtype != dtype and operand.dtype.kind != "f" for operand in operation.ins):
         raise Unprintable("dot_general between numbers of different kinds")
-    a, b = (each(lambda entry: self.graph.convert(entry, dtype), x) if operand.dtype != dtype else x
-            for x, operand in zip(inputs, operation.ins, strict=True))  # fmt: skip
-    free_a = [k for k in range(a.ndim) if k not in (*contract_a, *batch_a)]
-    free_b = [k for k in range(b.ndim) if k not in (*contract_b, *batch_b)]
-    batch, rows, columns = ([x.shape[k] for k in axes] for x, axes in ((a, batch_a), (a, free_a), (b, free_b)))
-    length = math.prod(a.shape[k] for k in contract_a)
-    a = a.transpose([*batch_a, *free_a, *contract_a]).reshape(math.prod(batch), math.prod(rows), length)
-    b = b.transpose([*batch_b, *free_b, *contract_b]).reshape(math.prod(batch), math.prod(columns), length)
-    result = np.empty((math.prod(batch), math.prod(rows), math.prod(columns)), object)
+    a, b = operation.how.arranged(
+        *(each(lambda entry: self.graph.convert(entry, dtype), x) if operand.dtype != dtype else x
+          for x, operand in zip(inputs, operation.ins, strict=True))
+    )  # fmt: skip
+    result = np.empty((*a.shape[:2], b.shape[1]), object)
     for s, i, j in np.ndindex(result.shape):
         total = dtype.type(0)
-        for k in range(length):
-            left, right = a[s, i, k], b[s, j, k]
+        for left, right in zip(a[s, i], b[s, j], strict=True):
             if not ((is_known(left) and left == 0) or (is_known(right) and right == 0)):
                 total = self.add(total, self.mul(left, right, dtype), dtype)
         result[s, i, j] = total
-    return result.reshape((*batch, *rows, *columns))
+    return result.reshape(out.shape)
 
 
-# --- data movement ----------------------------------------------------------------------------------------------------
-
-
-def _slice(how: Sliced, x: np.ndarray) -> np.ndarray:
-    return x[tuple(map(slice, how.starts, how.limits, how.steps or (1,) * x.ndim))]
-
-
-def _broadcast_in_dim(how: Spread, x: np.ndarray, *_sizes: np.ndarray) -> np.ndarray:
-    shape = how.shape
-    new_shape = [1] * len(shape)
-    for axis, dimension in enumerate(how.axes):
-        new_shape[dimension] = x.shape[axis]
-    if x.ndim == 0 and shape and x.dtype == object:  # a number spread over an array is the array's structure
-        value = value_of(x[()])
-        if value is not None:
-            x = _scalar(value)
-    return np.broadcast_to(x.reshape(new_shape), shape)
-
-
-def _structural(x: np.ndarray) -> Entry:
-    value = value_of(x[()])
-    return x[()] if value is None else value
-
-
-def _pad(how: Padded, x: np.ndarray, value: np.ndarray) -> np.ndarray:
-    def place(n: int, low: int, gap: int) -> np.ndarray:
-        return low + (gap + 1) * np.arange(n)
-
-    shape = [low + high + max(0, (n - 1) * (gap + 1) + 1)
-             for n, (low, high, gap) in zip(x.shape, how.widths, strict=True)]  # fmt: skip
-    result = np.empty(shape, x.dtype)
-    result.fill(_structural(value))
-    at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, how.widths, strict=True)]
-    is_inside = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
-    result[np.ix_(*(p[k] for p, k in zip(at, is_inside, strict=True)))] = x[np.ix_(*is_inside)] if x.ndim else x
-    return result
-
-
-def _iota(how: Counted) -> np.ndarray:
-    along = known_entries(np.arange(how.shape[how.axis]).astype(how.dtype))
-    return np.broadcast_to(along.reshape([-1 if k == how.axis else 1 for k in range(len(how.shape))]), how.shape)
-
-
-MOVES: dict[type, Callable[..., np.ndarray | list[np.ndarray]]] = {
-    kinds.Reshaped: lambda how, x, *_sizes: x.reshape(how.shape),
-    kinds.Squeezed: lambda how, x: np.squeeze(x, tuple(how.axes)),
-    kinds.Expanded: lambda how, x: np.expand_dims(x, tuple(how.axes)),
-    kinds.Transposed: lambda how, x: x.transpose(how.order),
-    kinds.Reversed: lambda how, x: np.flip(x, tuple(how.axes)),
-    kinds.Joined: lambda how, *xs: np.concatenate(xs, how.axis),
-    kinds.Split: lambda how, x: np.split(x, np.cumsum(how.sizes)[:-1], how.axis),
-    kinds.Stacked: lambda how, *xs: np.stack(xs, how.axis),
-    kinds.Unstacked: lambda how, x: _parts(x, how.axis),
-    kinds.Tiled: lambda how, x: np.tile(x, how.times),
-    kinds.Sliced: _slice,
-    kinds.Spread: _broadcast_in_dim,
-    kinds.Padded: _pad,
-    kinds.Counted: _iota,
-    kinds.Empty: lambda how: known_entries(np.zeros(*how)),  # as XLA makes it on processors
-}
+# --- moved from or to where other operands say -----------------------------------------------------------------------
 
 
 def _dynamic_slice(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
@@ -385,13 +317,6 @@ def _dynamic_update_slice(self: _Scalars, operation: Operation, inputs: list[np.
 
     positions = [full - size + 1 for full, size in zip(x.shape, update.shape, strict=True)]
     return self.resolve(starts, positions, at, operation.outs[0].dtype)
-
-
-def filling(dtype: Any) -> Any:
-    """The value that JAX puts where an index is outside: NaN, the least signed or the largest unsigned number."""
-    if dtype.kind == "f":
-        return np.nan
-    return True if dtype == BOOL else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
 
 
 def _starts(how: Gather | Scatter, ndim: int, indices: np.ndarray, batch: tuple[int, ...]) -> list[Entry]:

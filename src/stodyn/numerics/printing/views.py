@@ -18,7 +18,7 @@ from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arra
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachable, value_of
-from stodyn.numerics.printing.scalars import filling
+from stodyn.numerics.printing.table import filling
 from stodyn.numerics.printing.unprintable import Unprintable
 
 MOST_COMPARED = 2**18  # computed places with all places, for a scatter to them: above it, XLA's is as fast
