@@ -144,3 +144,13 @@ def test_noiseless_voltages_behind_kinks_between_steps():
     for rtol in (1e-4, 1e-6):
         seen = circuit.noiseless(rtol)[:, circuit.names.index("a")]
         np.testing.assert_allclose(seen, exact, atol=5.0 * rtol)
+
+
+def test_waveforms_are_followed_between_the_steps_too():
+    """10 mV of a sine on 5 V behind a quick RC, whose response is known: it is exact at the stages of a step of any
+    length, so that only what lies between them limits the steps."""
+    circuit = read("A bias\nV1 in 0 SIN(5 10m 1meg)\nR1 in out 1k\nC1 out 0 1p\n.tran 20n 10u\n")
+    t, omega = circuit.times, 2e6 * np.pi
+    gain = 1.0 / (1.0 + 1j * omega * 1e-9)
+    exact = 5.0 + 10e-3 * np.imag(gain * (np.exp(1j * omega * t) - np.exp(-t / 1e-9)))
+    np.testing.assert_allclose(circuit.noiseless()[:, circuit.names.index("out")], exact, rtol=0, atol=2e-5)

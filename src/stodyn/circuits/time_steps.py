@@ -10,6 +10,7 @@ times of .tran remain times of the run, so that statistics can be collected at e
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ import scipy
 from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
+from stodyn.circuits.waveforms import TIME
 from stodyn.numerics import radau
 from stodyn.problems.index import split
 
@@ -33,6 +35,7 @@ NEAR = 1e-9  # of the distance between the two levels of such a switch: a contro
 ROUNDS = 60  # of Newton's method for the voltages after a change
 SINGULAR = 1e12  # a condition, a choice: constraints beyond it do not determine the unknowns without derivatives
 CHUNK = 2_000_000  # the most numbers processed in one batch
+STRAIGHT = {"pulse", TIME}  # waveforms of straight lines; sources that are constant or PWL have no law here
 LARGEST = 300  # unknowns, and corners, beyond which only the corners are met
 MOST_SEGMENTS = 2000
 
@@ -131,13 +134,22 @@ def _between_corners(
         rest = np.append(begin, grid[done:])
         floor = 1e-3 * rtol * (np.abs(x).max() + 1e-12)
         try:
-            states[done:] = radau.controlled(system, rest, x[None], 5, rtol, floor, watch=steps)[0][1:, 0]
+            states[done:] = radau.controlled(
+                system, rest, x[None], 5, rtol, floor, watch=steps, sources=_curved(network)
+            )[0][1:, 0]
             break
         except _Change as change:
             reached = int(np.searchsorted(grid, change.t + SAME * abs(grid[-1]), side="right"))
             states[done:reached] = steps.at(grid[done:reached])
             done, begin, x = reached, change.t, _settled(network, change.t, change.x)
     return states
+
+
+def _curved(network: Network) -> Callable[[np.ndarray], np.ndarray] | None:
+    """The values of all sources at some times; None where they are straight between the corners."""
+    if network.sources.moving.keys() <= STRAIGHT:
+        return None
+    return functools.partial(points.sources_at, network)
 
 
 class _Change(Exception):

@@ -24,6 +24,8 @@ EXACT = 1e-13  # of every component: where Newton stops when the steps are presc
 STALLED = 1e-12  # of the largest component: where Newton stops when the small components get no better
 COARSE = 1e-8  # of the largest component: the change Newton may end with when nothing gets better
 SMALL = 256  # unknowns up to which a dense product is quicker than the call of a sparse one
+BETWEEN = np.array([0.4, 0.85])  # of a step, between the stages: where the polynomial of a source is looked at
+SHORTENINGS = 40  # of a step until its polynomial represents the sources
 CHUNK = 4_000_000  # numbers of right-hand sides held at once
 
 
@@ -350,6 +352,7 @@ def controlled(
     atol: float | np.ndarray = 0.0,
     component_index: np.ndarray | None = None,
     watch: Callable[[float, float, np.ndarray, np.ndarray], None] | None = None,
+    sources: Callable[[np.ndarray], np.ndarray] | None = None,
 ):
     """(states (len(grid), members, n), Work): steps as long as the error allows, common to all members, and the states
     at the grid's times from the collocation polynomial. `watch` is called with t, h, x and Z of every step taken.
@@ -358,6 +361,10 @@ def controlled(
     largest value it has had; one that starts at 0 is measured by its size after the grid's first step. Components of
     index 2 and 3 (component_index) magnify it by 1/h and 1/h²: they count times (h / length of the interval)^(index -
     1), so that they do not stop the run.
+
+    This error is that at the end of a step. What follows a source without delay is exact at the stages of any step,
+    even of one of several periods, but not between them: with `sources`, a function of times (times,) -> (times,
+    sources), steps are so short that their polynomial represents these to rtol of the largest value of each so far.
     """
     if not (np.isfinite(rtol) and rtol > 0):
         raise ValueError(f"rtol: expected a relative error > 0, got {rtol!r}; None makes the steps of the grid")
@@ -382,8 +389,12 @@ def controlled(
     last: _LastStep | None = None
     rejected = True  # the first step is treated as carefully as one after a rejection
     where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
+    heights = np.zeros(()) if sources is None else np.abs(sources(np.array([t]))[0])
     while done < len(grid):
         h = min(h, end - t)
+        if sources is not None:
+            resolved, heights = _resolved(sources, method, t, h, rtol, heights)
+            h, factors = resolved, factors if resolved == h else None
         if h <= 4.0 * np.spacing(abs(t)) + 1e-14 * span:
             raise StepTooSmall(
                 f"rtol: {rtol:g} was not reached at t = {t:.6g}: the step fell to {h:.1e}. Take a larger rtol, or look "
@@ -432,6 +443,23 @@ def controlled(
             factors = None
         h = longer
     return states, work
+
+
+def _resolved(
+    sources: Callable, method: Scheme, t: float, h: float, rtol: float, heights: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """A step of at most h whose polynomial represents the sources, and the largest values that they have had."""
+    places = np.concatenate([[0.0], method.c, BETWEEN])
+    for _ in range(SHORTENINGS):
+        values = sources(t + places * h)
+        reached = np.maximum(heights, np.abs(values).max(axis=0))
+        rises = values - values[0]
+        off = np.abs(method.interpolation(BETWEEN) @ rises[1 : method.stages + 1] - rises[method.stages + 1 :])
+        norm = float((off / (rtol * reached + 1e-290)).max(initial=0.0))
+        if norm < 1.0:
+            break
+        h *= float(np.clip(0.9 * norm ** (-1.0 / (method.stages + 1)), 0.2, 0.9))
+    return h, reached
 
 
 def _norm(scaled: np.ndarray) -> float:
