@@ -328,9 +328,13 @@ def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):
         assert (tmp_path / f"{name}.png").stat().st_size > 2000
 
 
-def test_one_time_makes_no_band(run):
-    with pytest.raises(ValueError, match=r"run: the moments are of one time"):
-        plot.band(run.isel(time=slice(1)), "q")
+def test_one_time_makes_no_band_and_no_line(run):
+    """A line through one point is empty, and a page of pictures showed it so."""
+    once = run.isel(time=slice(1))
+    with pytest.raises(ValueError, match=r"run: the moments are of one time, .* collect Moments\(every=...\)"):
+        plot.band(once, "q")
+    with pytest.raises(ValueError, match=r"run: energy is of one time, .* collect Observable\(every=...\)"):
+        plot.observable(once, "energy")
 
 
 RECORD = {"method": "Heun(area=None)", "dt": 0.01, "steps": 800, "t": [0.0, 8.0], "paths": 100_000, "seed": 1}
@@ -562,6 +566,9 @@ def test_survival_and_hazard_have_their_intervals():
     assert plot.hazard(run, "wait").get_ylabel() == "hazard [1/s]"
     with pytest.raises(ValueError, match=r"has no 'passage_survival'.*Passage\(level\)"):
         plot.survival(run)
+    for draw, one in ((plot.survival, run.isel(time=[0])), (plot.hazard, run.isel(wait_middle=[0]))):
+        with pytest.raises(ValueError, match=r"run: wait_\w+ is of one time, .* collect Passage\(every=...\)"):
+            draw(one, "wait")
 
 
 def test_autocorrelations_and_indices_over_time():

@@ -17,6 +17,7 @@ from stodyn.plot.shared import (
     name_of,
     of_dataset,
     picked,
+    several,
     squared,
     time_name,
     times_of,
@@ -52,12 +53,9 @@ def indices(run: xarray.Dataset, component: str | None = None, *, ax: Axes | Non
         If the run has no indices, or those of a single time.
     """
     first = picked(run, "sobol_first", component)
-    t, parameters = times_of(first), [str(name) for name in first["parameter"].values]
+    t = several(times_of(first), "the indices are", "Surrogate")
+    parameters = [str(name) for name in first["parameter"].values]
     shares = np.nan_to_num(first.transpose("parameter", time_name(first)).values)
-    if len(t) < 2:
-        raise ValueError(
-            "run: the indices are of one time, but bars over time need several; collect Surrogate(every=...)"
-        )
     ax, below, width = axes_for(ax), np.zeros(len(t)), np.diff(t).min()
     for name, share, colour in zip(parameters, shares, itertools.cycle(PALETTE), strict=False):
         ax.bar(t, share, 0.9 * width, bottom=below, color=colour, label=name)

@@ -23,6 +23,7 @@ from stodyn.plot.shared import (
     of_dataset,
     per,
     places,
+    several,
     unit_of,
     variable_of,
 )
@@ -117,6 +118,11 @@ def survival(
     -------
     Axes
         The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the run lacks the statistic, or it is a vector or of a single time.
     """
     return _over_time(run, f"{name}_survival", PASSAGE["survival"][0], exact, ax, top=1.0)
 
@@ -146,6 +152,11 @@ def hazard(
     -------
     Axes
         The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the run lacks the statistic, or it is a vector or of a single interval.
     """
     time = unit_of(run, "time")
     return _over_time(run, f"{name}_hazard", f"hazard [{per(time)}]" if time else "hazard", exact, ax)
@@ -158,7 +169,8 @@ def _over_time(
     values = variable_of(run, name)
     if values.ndim != 1:
         raise ValueError(f"run: {name!r} has the dimensions {values.dims}; choose one entry first: run.isel(...)")
-    limits, t, ax = interval(run, name), run[values.dims[0]].values, axes_for(ax)
+    t = several(run[values.dims[0]].values, f"{name} is", "Passage")
+    limits, ax = interval(run, name), axes_for(ax)
     ax.fill_between(t, limits["low"].values, limits["high"].values, color=SKY, alpha=0.4, lw=0, label="95 %")
     ax.plot(t, values.values, color=BLUE, lw=1.5, label="paths")
     if exact is not None:

@@ -29,6 +29,7 @@ from stodyn.plot.shared import (
     picked,
     places,
     rows_of,
+    several,
     swept,
     times_of,
     unit_of,
@@ -75,10 +76,8 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
     """
     mean, variance = (picked(run, name, component) for name in ("mean", "variance"))
     stderr = picked(run, "mean_stderr", component) if "coefficient" not in run else 0.0 * mean
-    t, center, spread = times_of(mean), mean.values, 2.0 * np.sqrt(variance.values)
-    if len(t) < 2:
-        raise ValueError("run: the moments are of one time, but a band needs several; collect Moments(every=...)")
-    ax = axes_for(ax)
+    t, center = several(times_of(mean), "the moments are", "Moments"), mean.values
+    spread, ax = 2.0 * np.sqrt(variance.values), axes_for(ax)
     if "path" in run.variables:
         draw_paths(ax, run, component)
     ax.fill_between(t, center - spread, center + spread, color=SKY, alpha=0.3, lw=0, label="mean ± 2σ")
@@ -142,15 +141,14 @@ def observable(
     Raises
     ------
     ValueError
-        If the run lacks the Observable, or it is a vector.
+        If the run lacks the Observable, or it is a vector or of a single time.
     """
     mean, stderr = variable_of(run, name), variable_of(run, f"{name}_stderr")
     if mean.ndim != 1:
         raise ValueError(
             f"name: {name!r} has the dimensions {mean.dims}; choose one entry first: run.isel({mean.dims[-1]}=0)"
         )
-    ax = axes_for(ax)
-    t = times_of(mean)
+    t, ax = several(times_of(mean), f"{name} is", "Observable"), axes_for(ax)
     if spread:
         wide = 2.0 * variable_of(run, f"{name}_std").values
         ax.fill_between(t, mean.values - wide, mean.values + wide, color=SKY, alpha=0.3, lw=0, label="paths ± 2σ")

@@ -164,6 +164,13 @@ def times_of(variable: xarray.DataArray) -> np.ndarray:
     return variable[time_name(variable)].values
 
 
+def several(times: np.ndarray, what: str, collect: str) -> np.ndarray:
+    """Return the times of a picture over time; an error where there is one, of which a line shows nothing."""
+    if len(times) < 2:
+        raise ValueError(f"run: {what} of one time, but this picture needs several; collect {collect}(every=...)")
+    return times
+
+
 def at_time(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
     if not has_time(variable):
         if time is not None:
