@@ -329,6 +329,25 @@ def test_a_law_of_the_stiffness_that_reaches_below_zero_is_told_before_a_run():
         structure_of(lambda t, p: p["k"] * jnp.array([[1.0, 5.0], [0.0, 1.0]]), normal).before_run(0.0)
 
 
+def test_negative_stiffness_is_told_of_large_structures_too():
+    """By the draws with the smallest and the largest values: of 120 coordinates nothing was said."""
+    chain = 2.0 * np.eye(120) - np.eye(120, k=1) - np.eye(120, k=-1)
+
+    def structure(law):
+        return sd.Mechanical.from_matrices(
+            np.ones(120), 0.1 * chain, lambda t, p: p["k"] * chain + p["ground"] * np.eye(120),
+            noise=np.eye(120)[:, :1], params={"k": law, "ground": sd.noise.Uniform(0.0, 1.0)},
+        )  # fmt: skip
+
+    with pytest.warns(
+        sd.warnings.NegativeMatrix, match=r"^K: is negative in some direction on some of 4096 drawn paths"
+    ):
+        structure(sd.noise.Normal(1.0, 0.4)).before_run(0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        structure(scipy.stats.lognorm(0.4)).before_run(0.0)
+
+
 def test_errors_of_functions_that_make_matrices_name_the_matrix():
     params = {"k": 1.0}
     with pytest.raises(TypeError, match=r"^K: is called as K\(t\).*write lambda t, p: "):
