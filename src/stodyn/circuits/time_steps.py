@@ -80,6 +80,7 @@ def noiseless(
         network.mass.matrix(network.n).toarray()[None],
         lambda t, x: points.rates(network, t, x[:, 0])[:, None],
         lambda t, x: points.slopes(network, x),
+        _curved(network),
     )
     states, x = np.empty((len(times), network.n)), start
     states[0] = start
@@ -134,9 +135,7 @@ def _between_corners(
         rest = np.append(begin, grid[done:])
         floor = 1e-3 * rtol * (np.abs(x).max() + 1e-12)
         try:
-            states[done:] = radau.controlled(
-                system, rest, x[None], 5, rtol, floor, watch=steps, sources=_curved(network)
-            )[0][1:, 0]
+            states[done:] = radau.controlled(system, rest, x[None], 5, rtol, floor, watch=steps)[0][1:, 0]
             break
         except _Change as change:
             reached = int(np.searchsorted(grid, change.t + SAME * abs(grid[-1]), side="right"))

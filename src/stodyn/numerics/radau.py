@@ -118,11 +118,13 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Nonlinear:
-    """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n))."""
+    """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n)), and
+    the sources that f reads at times, sources(t (s,)) -> (s, sources), where any are curved."""
 
     mass: np.ndarray
     f: Callable[[np.ndarray, np.ndarray], np.ndarray]
     jacobian: Callable[[float, np.ndarray], np.ndarray]
+    sources: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 @dataclasses.dataclass
@@ -352,7 +354,6 @@ def controlled(
     atol: float | np.ndarray = 0.0,
     component_index: np.ndarray | None = None,
     watch: Callable[[float, float, np.ndarray, np.ndarray], None] | None = None,
-    sources: Callable[[np.ndarray], np.ndarray] | None = None,
 ):
     """(states (len(grid), members, n), Work): steps as long as the error allows, common to all members, and the states
     at the grid's times from the collocation polynomial. `watch` is called with t, h, x and Z of every step taken.
@@ -363,8 +364,8 @@ def controlled(
     1), so that they do not stop the run.
 
     This error is that at the end of a step. What follows a source without delay is exact at the stages of any step,
-    even of one of several periods, but not between them: with `sources`, a function of times (times,) -> (times,
-    sources), steps are so short that their polynomial represents these to rtol of the largest value of each so far.
+    even of one of several periods, but not between them: steps are so short that their polynomial represents the
+    system's sources to rtol of the largest value of each so far.
     """
     if not (np.isfinite(rtol) and rtol > 0):
         raise ValueError(f"rtol: expected a relative error > 0, got {rtol!r}; None makes the steps of the grid")
@@ -389,6 +390,7 @@ def controlled(
     last: _LastStep | None = None
     rejected = True  # the first step is treated as carefully as one after a rejection
     where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
+    sources = system.sources if isinstance(system, Nonlinear) else None
     heights = np.zeros(()) if sources is None else np.abs(sources(np.array([t]))[0])
     while done < len(grid):
         h = min(h, end - t)
