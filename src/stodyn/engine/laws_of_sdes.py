@@ -1,4 +1,4 @@
-"""The laws of linear SDEs with additive noise, as variances are judged.
+"""The laws of linear SDEs with additive noise and slopes that do not change, as variances are judged.
 
 Of coloured noise the long run is looked at when the method is prepared (problems.driven); those runs are judged here of
 which that says nothing, because the method's steps grow or cannot be taken by NumPy.
@@ -21,14 +21,16 @@ import scipy
 from stodyn.engine.held import held_in_words, in_double, moments, spread_params, with_params
 from stodyn.engine.laws import Law, Whole, mean_of
 from stodyn.methods.exact import VanLoan
-from stodyn.methods.wrapping import WrappedSteps, Wrapping
+from stodyn.methods.wrapping import WrappedSteps, innermost_method
 from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.printing.unprintable import remembered
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import innermost, written_as
 from stodyn.problems.driven import Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.index import STATES
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time, has_fixed_slopes
@@ -42,12 +44,23 @@ STARTS = 4096  # of which the covariance is taken where their law is not normal
 
 
 def is_judged(run: Any, system: Any) -> bool:
-    """Whether a system may be a linear SDE with additive noise, which its paths follow to the end."""
-    has_noise = (_is_of_kind(system) and system.m > 0) or _driven(run, system) is not None
+    """Whether a system may be a linear SDE, which its paths follow to the end."""
+    has_noise = (_is_of_kind(system) and system.m > 0) or (_is_additive(run) and _driven(run, system) is not None)
     runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
-    is_exact = _inside(run.spec.method, Wrapping) is VanLoan
-    is_additive = run.spec.record["noise"].startswith("additive")
-    return has_noise and is_additive and system.n <= MOST and runs_on and not is_exact
+    return has_noise and system.n <= MOST and runs_on and innermost_method(run.spec.method) is not VanLoan
+
+
+def has_moments(run: Any, system: Any) -> bool:
+    """Whether means and variances of a system that is judged may be followed together: one without coloured noise, and
+    not a circuit, whose equations are long."""
+    is_circuit = isinstance(system, SDAE) and system.known.coefficients is not None
+    is_mechanical = isinstance(system, Mechanical) and system.coloured is None and system.joints is None
+    runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
+    return (is_mechanical or (_is_of_kind(system) and not is_circuit)) and runs_on and system.n <= MOST
+
+
+def _is_additive(run: Any) -> bool:
+    return run.spec.record["noise"].startswith("additive")
 
 
 def _is_of_kind(system: Any) -> bool:
@@ -65,15 +78,8 @@ def _driven(run: Any, system: Any) -> Driven | None:
 
 def _is_known_in_the_long_run(run: Any, system: Any) -> bool:
     """Whether there is coloured noise whose response in the long run was looked at when the method was prepared."""
-    driven, method = _driven(run, system), _inside(run.spec.method, WrappedSteps)
+    driven, method = _driven(run, system), innermost_method(run.spec.method, WrappedSteps)
     return driven is not None and driven.response(method, float(run.spec.lengths[0])) is not None
-
-
-def _inside(method: Any, wrapping: type[Wrapping]) -> Any:
-    """The method inside all wrappings of a kind."""
-    while isinstance(method, wrapping):
-        method = method.method
-    return method
 
 
 class _Equations(NamedTuple):
@@ -89,6 +95,8 @@ _linear: Bounded[Any, _Equations] = Bounded(256)
 
 def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
     """The laws of a run, each with what it holds fast in words; none where nothing is known."""
+    if not _is_additive(run) or hasattr(run.spec.method.needs, "nodes"):  # normals cut into a few values
+        return []
     if isinstance(system, SDAE) and system.known.is_affine and system.known.coefficients is not None:
         return _of_stamps(run, system, method)
     sde = written_as(system, SDE)
@@ -152,10 +160,12 @@ def _equations(sde: SDE) -> _Equations | None:
     traces = [sde.traced_functions.get(name) for name in ("drift", "diffusion")]
     is_told_apart = all(trace is not None and trace.has_full_digest for trace in traces)
     key = tuple(trace.digest for trace in traces if trace is not None) if is_told_apart else object()
-    if key not in _linear:
+
+    def equations() -> _Equations:
         matrices = Uncompiled(lambda t, x, p: (jax.jacfwd(lambda x: sde.f(t, x, p))(x), sde.g(t, x, p)))
-        _linear[key] = _Equations(depends_on_time(sde.g, x, params), matrices)
-    return _linear[key]
+        return _Equations(depends_on_time(sde.g, x, params), matrices)
+
+    return remembered(_linear, key, equations)
 
 
 def _runs(run: Any, system: Any, method: Any, members: list[Any]) -> list[Any]:
@@ -176,11 +186,17 @@ def _law(run: Any, sde: SDE, equations: _Equations, t: float, params: Any) -> La
 
 def covariance_of_starts(system: Any) -> np.ndarray:
     """The covariance of the starts of the paths."""
+    return starts_of(system)[1]
+
+
+def starts_of(system: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the covariance of the starts of the paths."""
     source = system.start_source
     law = source.normal()
     if law is not None:
-        return law[1]
+        return law
     count = int(min((STARTS, *(part.count for part in system.start_parts))))
     starts = source.spread(np.random.default_rng(0), count, "start")
     with np.errstate(all="ignore"):  # some may not be finite, or too large
-        return np.atleast_2d(np.cov(np.reshape(starts, (count, -1)).T, bias=True))
+        rows = np.reshape(starts, (count, -1))
+        return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T, bias=True))

@@ -25,7 +25,7 @@ from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
 from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.methods.recommend import stable_methods
-from stodyn.methods.wrapping import innermost
+from stodyn.methods.wrapping import innermost_method
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import prints
 from stodyn.numerics.printing.points import AtPoints
@@ -249,7 +249,7 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
 def _of_plant(loop: Looped, spec: Spec, layout: Layout) -> UnstableStep | None:
     """The unstable step of the plant alone: between samples a loop makes its steps, and what grows there because the
     plant is unstable is what the parts of the loop bring back."""
-    return _unstable_with(loop.problem, innermost(spec.method), spec, layout)
+    return _unstable_with(loop.problem, innermost_method(spec.method), spec, layout)
 
 
 def _unstable_with(problem: Any, method: Any, spec: Spec, layout: Layout) -> UnstableStep | None:

@@ -24,7 +24,7 @@ import scipy
 from jax import Array, lax
 
 from stodyn.methods.contract import Method, Solver
-from stodyn.methods.wrapping import WrappedSteps, innermost
+from stodyn.methods.wrapping import WrappedSteps, innermost_method
 from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
@@ -72,7 +72,7 @@ def _refuse_derivatives(method: Method, plant: Any) -> None:
 
 def _keeps_more(method: Method) -> bool:
     """Whether a method keeps more than the state, and does not say how it goes on after a jump."""
-    kind: Any = type(innermost(method, WrappedSteps))
+    kind: Any = type(innermost_method(method, WrappedSteps))
     return kind.start is not Method.start and kind.after_jump is Method.after_jump
 
 

@@ -42,13 +42,6 @@ def without(noise: Increment, stream: str) -> Increment:
     return dataclasses.replace(noise, aux=rest or None)
 
 
-def innermost(method: Any, wrapping: type[Wrapping] | None = None) -> Any:
-    """The method inside all its wrappings, or inside those of one kind."""
-    while isinstance(method, wrapping or Wrapping):
-        method = method.method
-    return method
-
-
 @dataclasses.dataclass(frozen=True)
 class Wrapping(Catalogued):
     """A method with the name, the claims and the source of the method it wraps."""
@@ -74,6 +67,13 @@ class Wrapping(Catalogued):
     @property
     def spelling(self):
         return self.method.spelling
+
+
+def innermost_method(method: Any, wrapping: type[Wrapping] = Wrapping) -> Any:
+    """The method inside all wrappings of a kind."""
+    while isinstance(method, wrapping):
+        method = method.method
+    return method
 
 
 @dataclasses.dataclass(frozen=True)

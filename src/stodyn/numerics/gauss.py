@@ -88,3 +88,21 @@ def laguerre(n: int) -> Rule:
 def jacobi(n: int, a: float, b: float) -> Rule:
     """n nodes for the density proportional to (1 - x)^a (1 + x)^b on [-1, 1], a and b > -1 (a beta distribution)."""
     return rule(*orthogonal.jacobi(n, a, b))
+
+
+def of_degree_5(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes (2 count² + 1, count) and weights of so many independent standard normals together, exact for polynomials
+    of total degree 5; some weights are negative.
+
+    J. McNamee & F. Stenger, Construction of fully symmetric numerical integration formulas, Numer. Math. 10 (1967).
+    """
+    far = np.sqrt(3.0)
+    on_axes = [sign * far * unit for unit in np.eye(count) for sign in (1.0, -1.0)]
+    in_pairs = [far * (p * np.eye(count)[i] + q * np.eye(count)[j])
+                for i in range(count) for j in range(i) for p in (1.0, -1.0) for q in (1.0, -1.0)]  # fmt: skip
+    weights = [
+        1.0 + count * (count - 7.0) / 18.0,
+        *[(4.0 - count) / 18.0] * len(on_axes),
+        *[1.0 / 36.0] * len(in_pairs),
+    ]
+    return np.array([np.zeros(count), *on_axes, *in_pairs]), np.array(weights)
