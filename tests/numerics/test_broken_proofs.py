@@ -86,7 +86,7 @@ def test_a_fault_in_what_proofs_use_ends_no_run(monkeypatch, expected, path):
 SECOND_WAYS = [  # what looks at a problem before its run, or evaluates it by a printed loop: there is another way
     ("numerics.sparse.find_pattern", "chain"), ("numerics.sparse._choose", "chain"),
     ("numerics.printing.rows.typed", "Heun"), ("numerics.lyapunov.continuous", "free"),
-    ("engine.jumps.check_jumps", "free"), ("engine.stability._nodes", "Heun"),
+    ("engine.jumps.at_jumps", "free"), ("engine.stability._nodes", "Heun"),
     ("engine.variances.warn_of_wrong_variances", "free"), ("methods.written_stops.check_written_stops", "bent"),
     ("engine.energies.check_energy", "bent"),
 ]  # fmt: skip

@@ -12,12 +12,13 @@ import numpy as np
 
 from stodyn.engine import grid, kept_traces, traces
 from stodyn.engine.collector import without_collection
-from stodyn.engine.jumps import check_jumps
+from stodyn.engine.jumps import at_jumps
 from stodyn.hints import is_number
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method, Solver
 from stodyn.methods.crossings import check_crossings
+from stodyn.methods.jumping import AtJumps
 from stodyn.methods.looping import is_taken
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
@@ -184,14 +185,16 @@ def describe(
     with or_unexamined():
         if not has_even_slopes(problem, functions):
             check_written_stops(method, problem, float(lengths.max()), (float(times[0]), float(times[-1])))
-    with or_unexamined():
-        check_jumps(method, problem, times)
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))
     measured = measuring(ready, stepped, float(times[0]), h)
     if isinstance(measured, Solver) and stop is None and not np.ndim(h):
         measured = measured.as_steps(stepped, float(lengths[0]), ()) or measured
+    with or_unexamined():
+        measured = at_jumps(measured, method, problem, times, np.dtype(dtype))
+    if isinstance(measured, AtJumps):
+        changes.append(measured.in_words)
     if isinstance(measured, Method) and np.ndim(h):
         _check_unequal_steps(ready, measured)
     if isinstance(ready, Method):

@@ -34,6 +34,9 @@ class Hysteresis(StepsBeside):
         inner_params = self._inner_params(params, x[n:], jnp.zeros_like(x[n:]), 0.0)
         return self.method.start(problem.given_z, t, x[:n], inner_params), x[n:]
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         before, z = state
         N, h = problem.N, noise.h

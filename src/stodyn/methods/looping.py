@@ -24,7 +24,7 @@ import scipy
 from jax import Array, lax
 
 from stodyn.methods.contract import Method, Solver
-from stodyn.methods.wrapping import WrappedSteps, innermost_method
+from stodyn.methods.wrapping import WrappedSteps, in_types_of, innermost_method
 from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
@@ -52,7 +52,7 @@ def in_steps(method: Any, problem: Looped, h: float) -> Method:
 def is_taken(method: Any) -> bool:
     """Whether a loop takes a method that its plant takes: one that makes steps and goes on after a jump of an input."""
     if isinstance(method, Method):
-        return not method.starting_steps and not _keeps_more(method)
+        return not method.starting_steps and not keeps_more(method)
     return type(method).as_steps is not Solver.as_steps if isinstance(method, Solver) else False
 
 
@@ -63,14 +63,14 @@ def _refuse_derivatives(method: Method, plant: Any) -> None:
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
             f"as {fitting}"
         )
-    if _keeps_more(method):
+    if keeps_more(method):
         raise ValueError(
             f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after "
             "a jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
         )
 
 
-def _keeps_more(method: Method) -> bool:
+def keeps_more(method: Method) -> bool:
     """Whether a method keeps more than the state, and does not say how it goes on after a jump."""
     kind: Any = type(innermost_method(method, WrappedSteps))
     return kind.start is not Method.start and kind.after_jump is Method.after_jump
@@ -196,7 +196,7 @@ class _Looping(WrappedSteps):
         held = loop.inputs(registers)
         before = self.method.read(inner)
         stepped, report = self.method.step(problem.problem, t, inner, noise, held)
-        inner = _in_types_of(inner, stepped)
+        inner = in_types_of(inner, stepped)
         end = t + noise.h
         registers = loop.summed(end, noise.h, before, self.method.read(inner), registers)
         is_due, number = self.clock.ticks(t, noise.h)
@@ -207,7 +207,7 @@ class _Looping(WrappedSteps):
             registers = loop.acted(end, tick, self.method.read(inner), registers)
 
             def begun_anew(inner):
-                return _in_types_of(inner, self.method.after_jump(problem.problem, end, inner, loop.inputs(registers)))
+                return in_types_of(inner, self.method.after_jump(problem.problem, end, inner, loop.inputs(registers)))
 
             if self.begins_anew:
                 moves = self.clock.moves(tick)
@@ -514,17 +514,12 @@ class Loop:
             if isinstance(word, str) and word not in values:
                 values[word] = registers.held[word]
         own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
-        own = _in_types_of(registers.own[part.name], own)
+        own = in_types_of(registers.own[part.name], own)
         registers = registers._replace(own={**registers.own, part.name: own})
         pieces = [out[name] for name in part.writes] if isinstance(out, Mapping) else out
         pieces = pieces if isinstance(pieces, tuple | list) else (pieces,)
         flat = jnp.concatenate([jnp.ravel(jnp.asarray(piece, x.dtype)) for piece in pieces])
         return self._released(part, flat.reshape(self.layout.outputs[part.name]), registers)
-
-
-def _in_types_of(like: Any, values: Any) -> Any:
-    """Values in the types of others: constants in the functions of a plant may be of 64 bits."""
-    return jax.tree.map(lambda one, value: jnp.asarray(value, one.dtype), like, values)
 
 
 def _output(part: Part, held: dict[str, Array], outputs: dict[str, Array], shape: tuple[int, ...]) -> Array:

@@ -88,7 +88,7 @@ class Constrained(Method):
 
     def start(self, problem, t, x, params):
         q, v = problem.joints.consistent(t, x[: problem.N], x[problem.N : 2 * problem.N], params)
-        return shown(problem, t, q, v, jnp.zeros(problem.joints.c, q.dtype), params)
+        return shown(problem, t, q, v, impulses(problem, x), params)
 
 
 def shown(problem: Mechanical, t: Any, q: Array, v: Array, Λ: Array, params: Any) -> Array:

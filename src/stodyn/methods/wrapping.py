@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from stodyn.methods.contract import Catalogued, Method
@@ -40,6 +41,11 @@ def without(noise: Increment, stream: str) -> Increment:
     """The increment without that stream, as the wrapped method's own recipe made it."""
     rest = {name: z for name, z in (noise.aux or {}).items() if name != stream}
     return dataclasses.replace(noise, aux=rest or None)
+
+
+def in_types_of(like: Any, values: Any) -> Any:
+    """Values in the types of others: constants in the functions of a problem may be of 64 bits."""
+    return jax.tree.map(lambda one, value: jnp.asarray(value, one.dtype), like, values)
 
 
 @dataclasses.dataclass(frozen=True)
