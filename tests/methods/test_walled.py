@@ -13,7 +13,9 @@ from scipy import stats as laws
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine.spec import matched
 from stodyn.methods import walled
+from stodyn.methods.catalogue import catalogue, with_base
 from stodyn.models.jointed import JOINTED_PENDULUM
 from stodyn.numerics import uncompiled
 from stodyn.warnings import WallsNotResolved
@@ -223,3 +225,25 @@ def test_a_state_beyond_a_wall_is_mirrored():
     for x, v, back in ((2.3, 2.0, 1.85), (0.8, -2.0, 1.1), (1.5, 1.0, 1.5)):
         found = uncompiled.value(lambda state: walled._mirrored(state, 0, 1, 1.0, 2.0, 0.5), np.array([x, v]))
         np.testing.assert_allclose(found, [back, v if x == back else -0.5 * v], rtol=1e-14)
+
+
+FLOOR = sd.Impact(sd.Level(0.0, "x", "down"))
+BALL = sd.Mechanical(lambda t, x, v: -9.81 + 0.0 * x, None, (1.0, 0.0))
+
+
+@pytest.mark.parametrize("problem", [
+    sd.with_walls(BALL, FLOOR),
+    sd.with_walls(OSCILLATOR, sd.Walls({"x": (0.0, None)}, "impact", 0.7)),
+    sd.with_walls(JOINTED_PENDULUM.problem, sd.Impact(sd.Level(0.9, "x", "up"))),
+    sd.with_walls(FREE, {"x": (0.0, None)}),
+])  # fmt: skip
+def test_every_method_says_of_a_problem_within_walls_what_a_run_says(problem):
+    """The question ended in AttributeErrors, or was answered with yes where a run refuses."""
+    for name, method in {**catalogue(), **{name: kind() for name, kind in with_base().items()}}.items():
+        reason = method.refusal(problem)
+        try:
+            matched(problem, method, lambda other: False)  # suggests no other
+        except (TypeError, ValueError) as error:
+            assert reason is not None and reason in str(error), name
+        else:
+            assert reason is None, name

@@ -26,7 +26,6 @@ from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.sparse import Elimination, order_of
 from stodyn.numerics.turns import turns
-from stodyn.problems.contract import innermost
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
 from stodyn.problems.motion import Motion
@@ -103,7 +102,6 @@ class GeneralisedAlpha(Method):
         """The coefficients for steps of length h."""
 
     def refusal(self, problem):
-        problem = innermost(problem)
         if problem.joints is not None:
             return f"{self.name} takes no constraints, but this problem has them: take RattleAlpha or ProjectedAlpha"
         if problem.motion.slips and not (self.order == 1.0 and self.coefficients(0.0).beta > 0):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +19,8 @@ from stodyn import listing
 from stodyn.arguments import suggestion
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems import describing
-from stodyn.problems.contract import NoiseStructure
+from stodyn.problems.contract import NoiseStructure, written_as
+from stodyn.problems.measured import Measured
 
 __all__ = [
     "EXPLICIT",
@@ -99,6 +101,24 @@ def in_words(claim: Claim) -> str:
     return " ".join(word for word in (order, noise) if word) or "yes"
 
 
+def _asked_of_its_form(refusal: Callable) -> Callable:
+    """Return a method's `refusal`, asked of the form in which a run gives it a problem: in its class, and without what
+    measurements and walls put around it."""
+
+    @functools.wraps(refusal)
+    def refusal_of_form(method: Any, problem: Any) -> str | None:
+        form = written_as(problem, method.accepts)
+        while form is None and isinstance(problem, Measured):
+            problem = problem.problem
+            form = written_as(problem, method.accepts)
+        if form is None:
+            kind = type(problem).__name__
+            return f"{method.name} takes {method.accepts.__name__} problems, but the problem is of type {kind}"
+        return refusal(method, form)
+
+    return refusal_of_form
+
+
 class Catalogued(ABC):
     """The entry of a method in the catalogue: its name, its kind of problem, its claims and its source.
 
@@ -161,8 +181,13 @@ class Catalogued(ABC):
         resolves = self.promised("strong", diagonal) >= 1 or self.promised("weak", diagonal) >= 2
         return not resolves and not problem.noise_structure.implies("additive")
 
+    @_asked_of_its_form
     def refusal(self, problem) -> str | None:
-        """Why the method cannot take this problem of its own class, in words for the user; None where it can."""
+        """Why the method cannot take this problem, in words for the user; None where it can.
+
+        A problem of another class is asked about in its form of the method's class, and one within walls as without
+        them. Classes that have reasons of their own get the problem in that form.
+        """
         if self.structures and not any(problem.noise_structure.implies(s) for s in self.structures):
             return (
                 f"{self.name} is made for {' or '.join(self.structures)} noise, but this problem's noise is "
@@ -191,6 +216,8 @@ class Catalogued(ABC):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.__repr__ = Catalogued.__repr__  # type: ignore[method-assign]  # else dataclass shows the class's name
+        if "refusal" in vars(cls):
+            cls.refusal = _asked_of_its_form(cls.refusal)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         return self.spelling
