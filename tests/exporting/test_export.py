@@ -20,7 +20,7 @@ from stodyn.exporting.stepping import stepping
 from stodyn.methods import catalogue as methods
 from stodyn.methods.contract import Method
 from stodyn.models import catalogue
-from stodyn.problems.elements import BoucWen
+from stodyn.models.noise_structures import general_noise
 
 NATIVE = ("-march=native",) if platform.machine() in ("x86_64", "AMD64") else ()  # ARM's compilers fuse anyway
 
@@ -81,7 +81,7 @@ CASES = {
     "SRA1, drawn start": lambda: (ADDITIVE, "SRA1"),
     "E1": lambda: (PENDULUM, "E1"),
     "RK4 with fresh noise": lambda: (PENDULUM, sd.method("RK4")(noise="fresh")),
-    "MilsteinLevy": lambda: (of_model("general_noise"), "MilsteinLevy"),
+    "MilsteinLevy": lambda: (general_noise(damping=1.0), "MilsteinLevy"),
     "PlatenWeak2": lambda: (PENDULUM, "PlatenWeak2"),
     "TamedEuler": lambda: (DAMPED, "TamedEuler"),
     "StochasticAlpha": lambda: (of_model("spring_pendulum"), "StochasticAlpha"),
@@ -204,9 +204,9 @@ def test_every_variable_of_a_unit_has_a_place_of_its_own():
 
 
 def test_inputs_of_methods_that_do_not_say_how_they_go_on_after_a_jump_are_refused(tmp_path):
-    slipping = sd.with_elements(MASS, BoucWen(at=0, stiffness=1.0, alpha=0.1))
+    bouncing = sd.with_walls(MASS, sd.Impact(sd.Level(-5.0, "x", "down")))
     with pytest.raises(ValueError, match=r"inputs: StochasticAlpha.* does not say how it goes on after a jump"):
-        sd.export(slipping, "StochasticAlpha", dt=DT, to=tmp_path / "model.c", inputs=["u"])
+        sd.export(bouncing, "StochasticAlpha", dt=DT, to=tmp_path / "model.c", inputs=["u"])
 
 
 @needs_compiler

@@ -118,8 +118,8 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Nonlinear:
-    """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n)), and
-    the sources that f reads at times, sources(t (s,)) -> (s, sources), where any are curved."""
+    """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n)),
+    and the sources that f reads at times, sources(t (s,)) -> (s, sources), where any are curved."""
 
     mass: np.ndarray
     f: Callable[[np.ndarray, np.ndarray], np.ndarray]
