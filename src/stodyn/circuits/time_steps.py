@@ -10,7 +10,6 @@ times of .tran remain times of the run, so that statistics can be collected at e
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 
@@ -80,7 +79,7 @@ def noiseless(
         network.mass.matrix(network.n).toarray()[None],
         lambda t, x: points.rates(network, t, x[:, 0])[:, None],
         lambda t, x: points.slopes(network, x),
-        _curved(network),
+        _curved(network, times),
     )
     states, x = np.empty((len(times), network.n)), start
     states[0] = start
@@ -144,11 +143,13 @@ def _between_corners(
     return states
 
 
-def _curved(network: Network) -> Callable[[np.ndarray], np.ndarray] | None:
-    """The values of all sources at some times; None where they are straight between the corners."""
+def _curved(network: Network, times: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+    """The values of all sources at some times, in parts of their largest values; None where they are straight between
+    the corners."""
     if network.sources.moving.keys() <= STRAIGHT:
         return None
-    return functools.partial(points.sources_at, network)
+    sizes = np.abs(points.sources_at(network, times)).max(axis=0)
+    return lambda t: points.sources_at(network, t) / np.where(sizes > 0.0, sizes, 1.0)
 
 
 class _Change(Exception):

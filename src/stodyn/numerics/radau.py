@@ -25,6 +25,7 @@ STALLED = 1e-12  # of the largest component: where Newton stops when the small c
 COARSE = 1e-8  # of the largest component: the change Newton may end with when nothing gets better
 SMALL = 256  # unknowns up to which a dense product is quicker than the call of a sparse one
 BETWEEN = np.array([0.4, 0.85])  # of a step, between the stages: where the polynomial of a source is looked at
+ROUNDED = 1e-14  # of the largest value of a source: below it a step's polynomial represents rounding
 SHORTENINGS = 40  # of a step until its polynomial represents the sources
 CHUNK = 4_000_000  # numbers of right-hand sides held at once
 
@@ -119,7 +120,8 @@ class Linear:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Nonlinear:
     """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n)),
-    and the sources that f reads at times, sources(t (s,)) -> (s, sources), where any are curved."""
+    and the sources that f reads, in parts of their largest values, sources(t (s,)) -> (s, sources), where any are
+    curved."""
 
     mass: np.ndarray
     f: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -457,7 +459,7 @@ def _resolved(
         reached = np.maximum(heights, np.abs(values).max(axis=0))
         rises = values - values[0]
         off = np.abs(method.interpolation(BETWEEN) @ rises[1 : method.stages + 1] - rises[method.stages + 1 :])
-        norm = float((off / (rtol * reached + 1e-290)).max(initial=0.0))
+        norm = float((off / (rtol * reached + ROUNDED)).max(initial=0.0))
         if norm < 1.0:
             break
         h *= float(np.clip(0.9 * norm ** (-1.0 / (method.stages + 1)), 0.2, 0.9))
