@@ -149,7 +149,8 @@ def _curved(network: Network, times: np.ndarray) -> Callable[[np.ndarray], np.nd
     if network.sources.moving.keys() <= STRAIGHT:
         return None
     sizes = np.abs(points.sources_at(network, times)).max(axis=0)
-    return lambda t: points.sources_at(network, t) / np.where(sizes > 0.0, sizes, 1.0)
+    sizes[sizes == 0.0] = 1.0
+    return lambda t: points.sources_at(network, t) / sizes
 
 
 class _Change(Exception):

@@ -46,8 +46,7 @@ STARTS = 4096  # of which the covariance is taken where their law is not normal
 def is_judged(run: Any, system: Any) -> bool:
     """Whether a system may be a linear SDE, which its paths follow to the end."""
     has_noise = (_is_of_kind(system) and system.m > 0) or (_is_additive(run) and _driven(run, system) is not None)
-    runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
-    return has_noise and system.n <= MOST and runs_on and innermost_method(run.spec.method) is not VanLoan
+    return has_noise and _is_followed(run, system) and innermost_method(run.spec.method) is not VanLoan
 
 
 def has_moments(run: Any, system: Any) -> bool:
@@ -55,8 +54,12 @@ def has_moments(run: Any, system: Any) -> bool:
     not a circuit, whose equations are long."""
     is_circuit = isinstance(system, SDAE) and system.known.coefficients is not None
     is_mechanical = isinstance(system, Mechanical) and system.coloured is None and system.joints is None
-    runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
-    return (is_mechanical or (_is_of_kind(system) and not is_circuit)) and runs_on and system.n <= MOST
+    return (is_mechanical or (_is_of_kind(system) and not is_circuit)) and _is_followed(run, system)
+
+
+def _is_followed(run: Any, system: Any) -> bool:
+    """Whether its components are few enough, and the steps that all paths take many."""
+    return system.n <= MOST and run.spec.steps >= LEAST_STEPS and not run.spec.levels
 
 
 def _is_additive(run: Any) -> bool:
